@@ -426,7 +426,7 @@ impl Engine {
             .fallback(uses_fallback)
             .reranked(reranked.as_ref());
         let mut picks = explainer.picks();
-        let uncalibrated = ranked.uncalibrated(request.rankable());
+        let uncalibrated = ranked.uncalibrated();
         let dropped = explainer.dropped();
         let may_classify = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
         let mut nothing_fits = None;

@@ -8,9 +8,10 @@
 //! Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
 //! The score is a logistic function of the value, so it keeps the order. Answerability is estimated
-//! from the best tool's signals, multiplied by an estimate from the request alone
-//! ([`Embedder::scope`]). `models/train/fusion` fits all constants, on scores of models that had
-//! not seen the requests. `docs/results.md` has the results.
+//! from the best tool's signals, the number of tools, and two estimates from the request alone: that
+//! of the reader ([`crate::reading`]) and that of the static model ([`Embedder::scope`]).
+//! `models/train/fusion` fits the constants, on scores of models that had not seen the requests.
+//! `docs/results.md` has the results.
 
 mod fits;
 #[cfg(test)]
@@ -33,6 +34,28 @@ use crate::sequences::{Gain, Gains, PopularityGain};
 
 /// The default constant of reciprocal rank fusion.
 pub const DEFAULT_RRF_K: u32 = 60;
+/// The largest log-odds that a request asks for something that count. All but small talk reaches
+/// them.
+const MOST_ASKS: f32 = 2.0;
+/// The least log-odds, that a request asks for something and that a tool serves it, with which
+/// tools are shown.
+const MIN_SUPPORT: f32 = -0.13;
+/// The additional support per unit of the logarithm by which a catalog is smaller than
+/// [`SMALL_CATALOG_END`]. In a small catalog, words and meanings say less about the best tool.
+const SMALL_CATALOG_SUPPORT: f32 = 0.3;
+/// The number of tools from which a catalog gets no additional support.
+const SMALL_CATALOG_END: f32 = 100.0;
+/// The additional support in a ranking by keywords alone. They miss requests in other words.
+const KEYWORD_SUPPORT: f32 = 0.8;
+/// The weights of answerability: of the evidence of the best tool, of the log-odds that the request
+/// asks for something, of the static model's estimate if it is below 0, of the logarithm of the
+/// number of tools; and the intercept.
+const ANSWERABILITY: [f32; 5] = [2.009, 0.723, 0.651, -0.31, 2.107];
+/// The correction of scores in the smallest catalog: of the log-odds and of the support, and the
+/// intercept.
+const SIZE_CORRECTION: [f32; 3] = [1.253, 0.656, -0.34];
+/// The number of tools from which scores are not corrected.
+const SIZE_CORRECTION_END: f32 = 200.0;
 /// The number of best tools that are counted as possible rivals of the best one.
 const MAX_RIVALS: usize = 10;
 
@@ -230,6 +253,10 @@ pub(crate) struct FusedValues {
     best_keyword: f32,
     /// The largest share of the possible keyword score that an eligible tool reaches, 0..1.
     coverage: f32,
+    /// The log-odds that the request asks for something that a tool could do, if that is known.
+    asks: Option<f32>,
+    /// The number of eligible tools.
+    eligible: usize,
     estimate: RequestEstimate,
 }
 
@@ -238,19 +265,29 @@ pub(crate) struct FusedValues {
 struct RequestEstimate {
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
-    /// The largest possible score, 0..1: the probability that any eligible tool answers the
-    /// request, estimated from the tools alone.
+    /// The largest possible score before the correction for small catalogs, 0..1: the probability
+    /// that any eligible tool answers the request, estimated from the tools alone.
     max_score: f32,
+    /// The correction of scores for the size of the catalog.
+    correction: SizeCorrection,
+    /// The log-odds that the request asks for something and that a tool serves it.
+    support: f32,
     /// The estimated probability that any eligible tool answers the request, 0..1. It includes the
-    /// estimate from the request alone.
+    /// estimates from the request alone.
     answerable: f32,
     /// The eligible tool with the largest value, if any.
     best: Option<ToolId>,
 }
 
 impl FusedValues {
-    /// Fuses any of the signals, each at most once.
-    pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
+    /// Fuses any of the signals, each at most once. `asks` is the log-odds that the request asks
+    /// for something that a tool could do, if that is known.
+    pub(crate) fn new(
+        signals: Signals,
+        method: Fusion,
+        eligibility: &Eligibility,
+        asks: Option<f32>,
+    ) -> Self {
         let retrievers: Vec<Retriever> = signals.iter().map(|(retriever, _)| *retriever).collect();
         let fit = Fit::for_retrievers(&retrievers);
         let scored = signals
@@ -306,6 +343,8 @@ impl FusedValues {
             gains: BTreeMap::new(),
             best_keyword,
             coverage,
+            asks,
+            eligible: eligibility.admitted_count(),
             estimate: RequestEstimate::default(),
         };
         fused.estimate = fused.estimate_request(&flags);
@@ -352,8 +391,11 @@ impl FusedValues {
                 .parts
                 .iter()
                 .map(|part| (part.retriever, part.signal.clone()));
-            let fused = Self::new(signals.collect(), self.method, wider);
+            let fused = Self::new(signals.collect(), self.method, wider, self.asks);
             let best = fused.best().filter(is_additional)?;
+            if fused.is_unsupported() {
+                return None;
+            }
             return Some((best, fused.score(best)));
         }
         let best = self.top_tools(&flags, 1).first()?.tool;
@@ -361,7 +403,8 @@ impl FusedValues {
             return None;
         }
         let estimate = self.estimate_request(&flags);
-        Some((best, self.score_with(best, &estimate)))
+        let is_supported = estimate.support >= MIN_SUPPORT;
+        is_supported.then(|| (best, self.score_with(best, &estimate)))
     }
 
     /// Scores the candidates of another catalog, such as skills, together with the eligible tools
@@ -406,7 +449,8 @@ impl FusedValues {
         }
         admitted.extend(others);
         let eligibility = Eligibility::only(&admitted, tools + other_eligibility.tools());
-        let mut fused = Self::new(combined_signals.collect(), Fusion::Weighted, &eligibility);
+        let signals = combined_signals.collect();
+        let mut fused = Self::new(signals, Fusion::Weighted, &eligibility, self.asks);
         fused.values.drain(..tools);
         fused.scored = ScoredTools::All(other_eligibility.tools());
         for part in &mut fused.parts {
@@ -440,7 +484,6 @@ impl FusedValues {
             Fusion::Rrf { .. } => 0.0,
         };
         let Calibration {
-            scope,
             answerable,
             rivals,
             relevance,
@@ -450,16 +493,60 @@ impl FusedValues {
         let offset = relevance.answerable * evidence + relevance.crowd * crowd
             - relevance.distance * best_value
             + relevance.intercept;
-        let scope_estimate = self.parts.iter().find_map(|part| part.signal.scope);
-        let in_scope = scope_estimate.map_or(1.0, |estimate| scope.probability(estimate));
+        let scope = self.parts.iter().find_map(|part| part.signal.scope);
         let matched = best.is_some_and(|best| self.matched(best));
-        let tool_probability = if matched { logistic(evidence) } else { 0.0 };
-        RequestEstimate {
+        let mut estimate = RequestEstimate {
             offset,
-            max_score: adjust_odds(tool_probability),
-            answerable: adjust_odds(in_scope * tool_probability),
             best,
+            ..RequestEstimate::default()
+        };
+        if let Some(best) = best.filter(|_| matched) {
+            let asks = self.asks.unwrap_or(MOST_ASKS).min(MOST_ASKS);
+            estimate.support = self.support(best, evidence, asks);
+            estimate.max_score = adjust_odds(logistic(evidence));
+            estimate.answerable = self.answerability(evidence, asks, scope);
+            estimate.correction = SizeCorrection::new(self.eligible, evidence + asks);
+        } else {
+            estimate.support = f32::NEG_INFINITY;
         }
+        estimate
+    }
+
+    /// Returns the log-odds that the request asks for something and that the best tool serves it.
+    fn support(&self, best: ToolId, evidence: f32, asks: f32) -> f32 {
+        let mut support = evidence + asks;
+        if self.example_gain(best) > 0.0 {
+            // Whoever gave the example knows that such messages ask for something.
+            support = evidence + asks.max(0.0);
+        }
+        if let [part] = &self.parts[..]
+            && part.retriever == Retriever::Keyword
+        {
+            support += KEYWORD_SUPPORT;
+        }
+        let smaller = SMALL_CATALOG_END / self.eligible.max(1) as f32;
+        support + SMALL_CATALOG_SUPPORT * smaller.ln().max(0.0)
+    }
+
+    /// Combines the evidence of the best tool with the estimates from the request alone.
+    fn answerability(&self, evidence: f32, asks: f32, scope: Option<f32>) -> f32 {
+        let size = (self.eligible.max(1) as f32).ln();
+        let [tools, message, out_of_scope, catalog, intercept] = ANSWERABILITY;
+        let scope = scope.unwrap_or_default().min(0.0);
+        logistic(
+            tools * evidence + message * asks + out_of_scope * scope + catalog * size + intercept,
+        )
+    }
+
+    /// Returns `true` if it is more likely that no tool is needed than that the best tool serves
+    /// the request. Then no tool is shown.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        self.method == Fusion::Weighted && self.estimate.support < MIN_SUPPORT
+    }
+
+    /// Returns `true` if the message probably asks for nothing that a tool could do.
+    pub(crate) fn asks_nothing(&self) -> bool {
+        self.asks.is_some_and(|asks| asks < 0.0)
     }
 
     /// Adds up the evidence of the best tool, its source and the keyword coverage.
@@ -568,26 +655,6 @@ impl FusedValues {
             .map_or(f32::NEG_INFINITY, |position| self.values[position])
     }
 
-    /// Returns the weights of the fast retrievers' signals if only these were used. They can score
-    /// each part of the request, for which a transformer is too slow. Empty for reciprocal rank
-    /// fusion.
-    pub(crate) fn fast_weights(&self) -> Vec<(Retriever, f32)> {
-        if self.method != Fusion::Weighted {
-            return Vec::new();
-        }
-        let fast_retrievers: Vec<Retriever> = self
-            .parts
-            .iter()
-            .map(|part| part.retriever)
-            .filter(|retriever| *retriever != Retriever::Model)
-            .collect();
-        let fit = Fit::for_retrievers(&fast_retrievers);
-        fast_retrievers
-            .into_iter()
-            .map(|retriever| (retriever, fit.weight(retriever, self.best_keyword)))
-            .collect()
-    }
-
     /// Returns the largest contribution of a source to the value of an admitted tool; negative
     /// infinity if source scoring is off.
     pub(crate) fn best_source(&self, admitted: &[bool]) -> f32 {
@@ -678,8 +745,8 @@ impl FusedValues {
         let value = self.value(tool);
         match self.method {
             Fusion::Weighted => {
-                logistic(self.calibration.relevance.distance * value + estimate.offset)
-                    .min(estimate.max_score)
+                let score = logistic(self.calibration.relevance.distance * value + estimate.offset);
+                estimate.correction.apply(score.min(estimate.max_score))
             }
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
@@ -689,10 +756,12 @@ impl FusedValues {
     /// [`FusedValues::score`].
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
-            Fusion::Weighted if score > self.estimate.max_score => f32::INFINITY,
             Fusion::Weighted => {
-                let evidence = (score / (1.0 - score)).ln();
-                (evidence - self.estimate.offset) / self.calibration.relevance.distance
+                let score = self.estimate.correction.undo(score);
+                if score > self.estimate.max_score {
+                    return f32::INFINITY;
+                }
+                (log_odds(score) - self.estimate.offset) / self.calibration.relevance.distance
             }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }
@@ -709,6 +778,57 @@ impl FusedValues {
     /// Returns the sum for a tool that every retriever ranks first.
     fn largest_rrf(&self, k: u32) -> f32 {
         self.parts.len().max(1) as f32 / (k as f32 + 1.0)
+    }
+}
+
+/// The correction of scores in small catalogs: a linear function of the log-odds.
+///
+/// The constants of `fits.rs` were fitted on catalogs of hundreds of tools. In a small catalog, the
+/// best tool is more often wrong. The correction was fitted on catalogs of 1 to 1,000 tools, and it
+/// fades out at 200 tools.
+#[derive(Debug, Clone, Copy)]
+struct SizeCorrection {
+    slope: f32,
+    shift: f32,
+}
+
+impl Default for SizeCorrection {
+    fn default() -> Self {
+        Self {
+            slope: 1.0,
+            shift: 0.0,
+        }
+    }
+}
+
+impl SizeCorrection {
+    fn new(tools: usize, support: f32) -> Self {
+        let share = 1.0 - (tools.max(1) as f32).ln() / SIZE_CORRECTION_END.ln();
+        let share = share.max(0.0);
+        let [slope, of_support, intercept] = SIZE_CORRECTION;
+        Self {
+            slope: 1.0 + share * slope,
+            shift: share * (of_support * support + intercept),
+        }
+    }
+
+    fn apply(self, score: f32) -> f32 {
+        if self.is_none() {
+            return score;
+        }
+        logistic(self.slope * log_odds(score) + self.shift)
+    }
+
+    /// Returns the score that becomes `score`.
+    fn undo(self, score: f32) -> f32 {
+        if self.is_none() {
+            return score;
+        }
+        logistic((log_odds(score) - self.shift) / self.slope)
+    }
+
+    fn is_none(self) -> bool {
+        self.slope <= 1.0
     }
 }
 
@@ -743,6 +863,10 @@ fn add_weighted(parts: &[WeightedSignal], values: &mut [f32]) -> Option<SourceSc
         sources.add_to(values);
     }
     sources
+}
+
+fn log_odds(probability: f32) -> f32 {
+    (probability / (1.0 - probability)).ln()
 }
 
 fn logistic(evidence: f32) -> f32 {

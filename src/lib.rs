@@ -37,6 +37,7 @@
 mod sync;
 pub mod excerpt;
 pub mod function_words;
+mod reading;
 pub mod query;
 mod ranking;
 pub mod deadline;

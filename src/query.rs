@@ -1,12 +1,14 @@
 //! Requests as the retrievers read them.
 //!
 //! A [`Query`] is made from a string, from a transcript, or from any other JSON value, which is
-//! serialised. The last user message of a transcript is the request. Clauses that rule something
-//! out are not searched for. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`]
+//! serialised. The last user message of a transcript is the request. Pasted matter and clauses that
+//! rule something out are not searched for. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`]
 //! reports that. A request of a megabyte has no more intent than its first pages, and must not cost
 //! more.
 
+mod clauses;
 mod ruled_out;
+mod search;
 
 use std::ops::Range;
 
@@ -14,8 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use self::ruled_out::ruled_out;
-use crate::function_words::has_content_word;
+use self::search::SearchTexts;
 
 /// The longest text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -23,26 +24,56 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 /// The most parts that [`Query::sentences`] returns.
 pub(crate) const MAX_SENTENCES: usize = 16;
 
-/// The most earlier messages that are read. The latest ones are read.
+/// The most earlier messages of a conversation that are read. The latest ones are read.
+pub const MAX_EARLIER_MESSAGES: usize = 16;
+/// The most earlier messages of the user that are context. The latest ones are read.
 pub const MAX_CONTEXT_MESSAGES: usize = 4;
 /// The number of bytes at which earlier messages are enough context: "and in Turin?" is too short.
 const SUFFICIENT_CONTEXT_BYTES: usize = 20;
 /// The longest text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
+/// The log-odds below which a text is clearly small talk. Requests of one word have low odds, too,
+/// so a threshold of 0 would be too high.
+const SMALL_TALK: f32 = -1.5;
+
 /// The most names of called tools that are stored. The latest ones are stored.
 const MAX_CALLED: usize = 64;
 /// The longest name of a called tool, in bytes. No tool has a longer name.
 pub(crate) const MAX_NAME_BYTES: usize = 2048;
 
-/// Words that join clauses. Commas do not count, because they separate items of lists as often as
-/// clauses.
-const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
+/// The author of a message in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A message of a conversation before the request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// The author.
+    pub author: Author,
+    /// The text.
+    pub text: String,
+}
+
+impl Message {
+    /// Makes a message.
+    pub fn new(author: Author, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { author, text }
+    }
+}
 
 /// A request, normalised to text, with the conversation before it.
 ///
-/// As JSON it is the text alone, or an object with the members `text`, `context`, `called` and
-/// `truncated`, of which only `text` is required.
+/// As JSON it is the text alone, or an object with the members `text`, `context`, `earlier`,
+/// `called` and `truncated`, of which only `text` is required.
 ///
 /// ```
 /// use picktools::Query;
@@ -53,14 +84,14 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
-    /// The text without the clauses that rule something out, if it has such clauses.
-    search_text: Option<String>,
     truncated: bool,
-    /// The context and the request, joined; empty if the request has no context.
-    conversation: String,
-    /// The length of the context in `conversation`, in bytes.
-    context_bytes: usize,
+    /// The messages before the request, oldest first.
+    earlier: Vec<Message>,
+    /// The earlier messages of the user that count, each on a line of its own.
+    context: String,
     called: Vec<String>,
+    /// The texts that are searched for.
+    search: SearchTexts,
 }
 
 impl Query {
@@ -71,14 +102,14 @@ impl Query {
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        let search_text = remove_ruled_out(&text);
+        let search = SearchTexts::of_request(&text);
         Self {
             text,
-            search_text,
             truncated,
-            conversation: String::new(),
-            context_bytes: 0,
+            earlier: Vec::new(),
+            context: String::new(),
             called: Vec::new(),
+            search,
         }
     }
 
@@ -88,20 +119,9 @@ impl Query {
     /// Only the last message counts. If it is as short as "and in Turin?", the messages before it
     /// count too: at most 4 messages and 8 KiB.
     #[must_use]
-    pub fn with_context<T: AsRef<str>>(self, earlier: &[T]) -> Self {
-        let mut messages = Vec::new();
-        let mut bytes = 0;
-        for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
-            let message = message.as_ref();
-            let message = &message[..message.floor_char_boundary(MAX_CONTEXT_BYTES - bytes)];
-            bytes += message.len();
-            messages.push(message);
-            if bytes >= SUFFICIENT_CONTEXT_BYTES {
-                break;
-            }
-        }
-        messages.reverse();
-        self.with_context_text(&messages.join("\n"))
+    pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
+        self.set_context(earlier.iter().map(AsRef::as_ref));
+        self
     }
 
     /// Sets the context of the request, unless `context` is blank.
@@ -110,10 +130,58 @@ impl Query {
         let context =
             &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
         if !is_blank(context) {
-            self.context_bytes = context.len();
-            self.conversation = format!("{context}\n{}", self.search_text());
+            self.context = context.to_owned();
+            self.search = SearchTexts::of_request(&self.text).in_context(&self.context, &self.text);
         }
         self
+    }
+
+    /// Adds the conversation before the request, oldest message first; the latest 16 messages
+    /// count.
+    ///
+    /// A turn without content of its own takes its meaning from the turn before it or, if the user
+    /// agrees to something, from the assistant's last message. What the assistant says does not
+    /// count otherwise, so that its text alone brings no tool.
+    #[must_use]
+    pub fn with_conversation(mut self, mut earlier: Vec<Message>) -> Self {
+        earlier.retain(|message| !is_blank(&message.text));
+        earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER_MESSAGES));
+        for message in &mut earlier {
+            let end = message.text.floor_char_boundary(MAX_CONTEXT_BYTES);
+            message.text.truncate(end);
+        }
+        let from_user = earlier
+            .iter()
+            .filter(|message| message.author == Author::User);
+        let texts: Vec<String> = from_user.map(|message| message.text.clone()).collect();
+        self.set_context(texts.iter().map(String::as_str));
+        if earlier
+            .iter()
+            .any(|message| message.author == Author::Assistant)
+        {
+            self.search = SearchTexts::of_conversation(&earlier, &self.text);
+            self.earlier = earlier;
+        }
+        self
+    }
+
+    fn set_context<'t>(&mut self, earlier: impl DoubleEndedIterator<Item = &'t str>) {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        for message in earlier.rev().take(MAX_CONTEXT_MESSAGES) {
+            let message = &message[..message.floor_char_boundary(MAX_CONTEXT_BYTES - bytes)];
+            bytes += message.len();
+            messages.push(message);
+            if bytes >= SUFFICIENT_CONTEXT_BYTES {
+                break;
+            }
+        }
+        messages.reverse();
+        let context = messages.join("\n");
+        if !is_blank(&context) {
+            self.search = SearchTexts::of_request(&self.text).in_context(&context, &self.text);
+            self.context = context;
+        }
     }
 
     /// Sets the names of the tools that the assistant has called, each once, the latest last.
@@ -127,21 +195,57 @@ impl Query {
         &self.text
     }
 
-    /// Returns the text that is searched for: the request without clauses such as "don't send an
-    /// email", or all of it if no content word would remain.
+    /// Returns the messages before the request, oldest first. They are empty if none is of the
+    /// assistant: then [`Query::context`] has what counts.
+    pub fn earlier(&self) -> &[Message] {
+        &self.earlier
+    }
+
+    /// Returns the text that is searched for: the request without pasted matter and without clauses
+    /// such as "don't send an email". In a conversation, another text may replace a turn that has
+    /// no content of its own.
     pub fn search_text(&self) -> &str {
-        self.search_text.as_deref().unwrap_or(&self.text)
+        self.search.request.as_deref().unwrap_or(&self.text)
     }
 
-    /// Returns the earlier messages that count, each on a line of its own; empty if the request has
-    /// no context.
+    /// Returns the part of the text that is searched for that the user wrote. Only the user can name
+    /// a tool.
+    pub fn user_text(&self) -> &str {
+        let from_user = self.search.from_user.as_deref();
+        from_user.unwrap_or_else(|| self.search_text())
+    }
+
+    /// Returns `true` if the text that is searched for is clearly small talk, such as "thanks!".
+    /// Without the feature `static-model`, no text is.
+    pub fn is_small_talk(&self) -> bool {
+        crate::reading::scope(self.search_text()).is_some_and(|scope| scope < SMALL_TALK)
+    }
+
+    /// Returns `true` if the request itself says what it asks for. Small talk does not, and neither
+    /// does a turn such as "yes please", which takes its meaning from the conversation.
+    pub fn has_own_content(&self) -> bool {
+        let own = Self::new(self.text.as_str());
+        let is_replaced = own.search_text() != self.search_text();
+        let asks_nothing = own.scope().is_some_and(|scope| scope < 0.0);
+        !(own.is_small_talk() || is_replaced && asks_nothing)
+    }
+
+    /// Returns the earlier messages of the user that count, each on a line of its own; empty if the
+    /// request has no context.
     pub fn context(&self) -> &str {
-        &self.conversation[..self.context_bytes]
+        &self.context
     }
 
-    /// Returns the context together with the request; empty if the request has no context.
+    /// Returns the context together with the request, as they are searched for; empty if the
+    /// request is searched for alone.
     pub(crate) fn conversation(&self) -> &str {
-        &self.conversation
+        &self.search.conversation
+    }
+
+    /// Returns the log-odds that the request asks for something that a tool could do, from its
+    /// words alone. `None` if a turn of a conversation replaces it, or without a model.
+    pub(crate) fn scope(&self) -> Option<f32> {
+        self.search.scope.map(|scope| scope.0)
     }
 
     /// Returns the names of the tools that the assistant has called, each once, the latest last.
@@ -162,27 +266,16 @@ impl Query {
 
     /// Returns the sentences of the conversation, in the same way as [`Query::sentences`].
     pub fn conversation_sentences(&self) -> Vec<&str> {
-        merge_neighbours(&self.conversation, &sentence_ranges(&self.conversation))
+        merge_neighbours(self.conversation(), &sentence_ranges(self.conversation()))
     }
 
     /// Returns the subqueries, which may each need a tool of their own: the sentences, cut at
-    /// English words like `and` and `then`; at most 16.
+    /// words like `and` and at commas between long clauses; at most 16.
     pub fn clauses(&self) -> Vec<&str> {
         let text = self.search_text();
         let mut ranges = Vec::new();
         for sentence in sentence_ranges(text) {
-            let (mut start, mut position) = (sentence.start, sentence.start);
-            for word in text[sentence.clone()].split_inclusive(char::is_whitespace) {
-                if JOINS
-                    .iter()
-                    .any(|join| join.eq_ignore_ascii_case(word.trim_end()))
-                {
-                    ranges.push(start..position);
-                    start = position + word.len();
-                }
-                position += word.len();
-            }
-            ranges.push(start..sentence.end);
+            ranges.extend(clauses::clauses(text, sentence));
         }
         ranges.retain(|range| text[range.clone()].contains(char::is_alphanumeric));
         let clauses = merge_neighbours(text, &ranges);
@@ -204,22 +297,6 @@ pub fn add_called(called: &mut Vec<String>, name: &str) {
     if is_name && called.len() < MAX_CALLED && called.iter().all(|other| other != name) {
         called.push(name.to_owned());
     }
-}
-
-/// Removes the clauses that rule something out.
-///
-/// Returns `None` if there are no such clauses, or if the rest has no content word.
-fn remove_ruled_out(text: &str) -> Option<String> {
-    let mut remaining = String::new();
-    let mut copied_to = 0;
-    for sentence in sentence_ranges(text) {
-        for Range { start, end } in ruled_out(&text[sentence.clone()]) {
-            remaining.push_str(&text[copied_to..sentence.start + start]);
-            copied_to = sentence.start + end;
-        }
-    }
-    remaining.push_str(&text[copied_to..]);
-    (copied_to > 0 && has_content_word(&remaining)).then_some(remaining)
 }
 
 fn is_blank(text: &str) -> bool {
@@ -284,6 +361,8 @@ struct SerializedQuery {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     context: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Message>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     called: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
@@ -294,12 +373,21 @@ impl Serialize for Query {
         let Self {
             text,
             truncated,
+            earlier,
+            context,
             called,
             ..
         } = self.clone();
+        // The context is a part of the conversation.
+        let context = if earlier.is_empty() {
+            context
+        } else {
+            String::new()
+        };
         SerializedQuery {
             text,
-            context: self.context().to_owned(),
+            context,
+            earlier,
             called,
             truncated,
         }
@@ -315,6 +403,9 @@ impl<'de> Deserialize<'de> for Query {
             value => SerializedQuery::deserialize(value).map_err(serde::de::Error::custom)?,
         };
         let mut query = Self::new(record.text).with_context_text(&record.context);
+        if !record.earlier.is_empty() {
+            query = query.with_conversation(record.earlier);
+        }
         query.truncated |= record.truncated;
         for name in record.called.into_iter().rev() {
             add_called(&mut query.called, &name);
@@ -383,7 +474,7 @@ mod tests {
 
     #[test]
     fn sentences_are_cut_at_full_stops_and_line_ends() {
-        let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  …\n把文件发给我。谢谢");
+        let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  … 把文件发给我。谢谢");
         assert_eq!(
             query.sentences(),
             [
@@ -391,7 +482,7 @@ mod tests {
                 " Then\n",
                 "- mail it;",
                 " ok?",
-                "把文件发给我。",
+                "  … 把文件发给我。",
                 "谢谢"
             ]
         );

@@ -216,14 +216,15 @@ impl<'a> PickSlots<'a> {
             {
                 next = cover.next(&candidates);
             }
-            let Some(candidate) = candidates.remove(next.map_or(0, |(place, _)| place)) else {
+            let position = next.as_ref().map_or(0, |next| next.position);
+            let Some(candidate) = candidates.remove(position) else {
                 break;
             };
             if self.is_duplicate(candidate.tool) || self.is_over_source(candidate.tool) {
                 continue;
             }
-            if let Some((_, part)) = next {
-                chosen_for.push((candidate.tool, part));
+            if let Some(subquery) = next.and_then(|next| next.subquery) {
+                chosen_for.push((candidate.tool, subquery));
             }
             if let Some(cover) = &mut cover {
                 cover.choose(candidate.tool);

@@ -114,7 +114,7 @@ pub struct Selection {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub degraded: Vec<Degraded>,
-    /// The evidence of the best 100 candidates and of every pick, best first; only with `debug`.
+    /// The evidence of the best 100 tools above the threshold and of every pick, best first; only with `debug`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub considered: Option<Vec<ConsideredCandidate>>,
@@ -163,6 +163,20 @@ pub enum NoMatchKind {
     },
     /// The request is outside the scope of every source.
     OutOfScope,
+    /// The message asks for nothing that a tool could do: thanks or small talk, for example.
+    NoRequest,
+}
+
+impl fmt::Display for NoMatchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NearSource { source } => {
+                write!(f, "closest server: {}", marked(source, MAX_NAME_CHARS))
+            }
+            Self::OutOfScope => f.write_str("no server is close to the request"),
+            Self::NoRequest => f.write_str("the message asks for nothing that a tool could do"),
+        }
+    }
 }
 
 impl Selection {
@@ -186,8 +200,6 @@ impl Selection {
 pub enum UncalibratedReason {
     /// The scores are shares of the largest possible sum of reciprocal ranks.
     Ranks,
-    /// Fewer tools are eligible than in the smallest catalog of the calibration: 45.
-    FewTools,
     /// The scores come from a custom scorer.
     CustomScorer,
 }
@@ -196,7 +208,6 @@ impl fmt::Display for UncalibratedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ranks => "they are shares of the largest possible sum of reciprocal ranks",
-            Self::FewTools => "calibration needs at least 45 eligible tools",
             Self::CustomScorer => "they come from a custom scorer",
         })
     }
@@ -232,7 +243,7 @@ pub struct Pick {
     /// The origin of the score.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub provenance: Provenance,
-    /// The ids of duplicates from other sources, which would have been picked too.
+    /// The ids of its duplicates, which would have been picked too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub same_as: Vec<String>,
     /// The shown definition; only with a token budget.
@@ -465,8 +476,11 @@ pub enum DropReason {
     MaxPerSource,
     /// More tools are named or always included than `max_candidates` allows.
     MaxCandidates,
-    /// It is a duplicate of a pick from another source.
+    /// It is a duplicate of a pick.
     Same,
+    /// It equals a pick from another source, such as a second account, and `max_candidates` leaves
+    /// no place for it.
+    Account,
     /// Its source is untrusted, and its text is nearly identical to that of a pick from a trusted
     /// source.
     Copy,
@@ -487,6 +501,7 @@ impl fmt::Display for DropReason {
             Self::MaxPerSource => "no room: its source has reached max_per_source",
             Self::MaxCandidates => "no room: more tools are named than max_candidates allows",
             Self::Same => "duplicate of a picked tool from another source",
+            Self::Account => "no room: it equals a picked tool from another source",
             Self::Copy => "untrusted near-duplicate of a picked tool from a trusted source",
             Self::Covered => "no room: its place went to a tool for another part of the request",
             Self::TokenBudget => "no room: it does not fit the token budget",

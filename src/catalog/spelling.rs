@@ -15,7 +15,7 @@ pub fn normalise(name: &str) -> String {
 
 /// Returns the skeleton of a name without case (Unicode Technical Standard #39, §4). Names with
 /// equal skeletons are confusable.
-pub(crate) fn skeleton(name: &str) -> String {
+pub fn skeleton(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 

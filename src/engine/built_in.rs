@@ -62,7 +62,12 @@ impl Scorer for BuiltInScorer {
                 Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
             let mut request = request.with_examples(examples);
             request.restrict_to(&ids);
-            let fused = FusedValues::new(signals, Fusion::Weighted, request.rankable());
+            let fused = FusedValues::new(
+                signals,
+                Fusion::Weighted,
+                request.rankable(),
+                request.query.scope(),
+            );
             let best = top_k(
                 fused.candidates(request.rankable(), f32::NEG_INFINITY),
                 MAX_CONSIDERED,

@@ -1,6 +1,5 @@
 //! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
-//! in use, always included, of a picked skill), or are the tool that a subquery would pick alone
-//! (its *good tool*).
+//! in use, always included, of a picked skill), or reach `min_score` for a subquery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,24 +19,26 @@ pub(super) const MAX_CONSIDERED: usize = 100;
 
 /// The tools that may be picked.
 pub(super) struct Candidates<'q> {
-    /// The candidates that later stages may reach, best first.
+    /// The candidates that later stages may reach: the best ones, then the other tools of
+    /// subqueries. Both groups are in the order of their scores for the complete request.
     pub(super) ranking: Ranking,
     /// All candidates, in no order.
     all: Vec<Candidate>,
-    /// The number of eligible tools that are not candidates.
+    /// The number of ranked tools that are not candidates. Picks may require some of them.
     below_threshold: usize,
     pub(super) protected: ProtectedTools,
     /// The subqueries that the picks should cover; empty if the request has a single part.
     pub(super) subqueries: Vec<Subquery<'q>>,
-    /// The good tools of subqueries with the position of their subquery, best score first.
-    pub(super) good: Vec<(ToolId, usize)>,
+    /// The tools that reach `min_score` for a subquery, with the position of the subquery for which
+    /// they score best; best score first.
+    pub(super) of_subqueries: Vec<(ToolId, usize)>,
     /// The tools that are candidates only because of a subquery, with its position.
     pub(super) for_subquery: BTreeMap<ToolId, usize>,
     /// `true` if a reranker determined the order.
     pub(super) reranked: bool,
 }
 
-/// The tools that are picked with any score.
+/// The tools that are candidates whatever their score.
 pub(super) struct ProtectedTools {
     /// Tools that are named or always included.
     pub(super) mandatory: BTreeSet<ToolId>,
@@ -93,17 +94,17 @@ impl<'q> Candidates<'q> {
             .saturating_add(duplicate_count)
             .max(window);
         let mut ranking = top_k(all.iter().copied(), depth);
-        let good = good_tools(&subqueries, request.options.min_score);
-        let for_subquery = subquery_candidates(&good, ranked, request, &protected_tools);
+        let of_subqueries = tools_of_subqueries(&subqueries, request);
+        let for_subquery = subquery_candidates(&of_subqueries, ranked, request, &protected_tools);
         all.extend(for_subquery.keys().map(|&tool| ranked.candidate(tool)));
-        // The good tools of subqueries may be chosen at any rank.
+        // The tools of subqueries may be chosen at any rank.
         let sorted_tools: BTreeSet<ToolId> =
             ranking.iter().map(|candidate| candidate.tool).collect();
-        let other_good_tools = good
+        let other_tools = of_subqueries
             .iter()
             .filter(|(tool, _)| !sorted_tools.contains(tool))
             .map(|&(tool, _)| ranked.candidate(tool));
-        ranking.extend(top_k(other_good_tools, usize::MAX));
+        ranking.extend(top_k(other_tools, usize::MAX));
         let unranked = protected_tools
             .iter()
             .filter(|&&tool| !request.rankable().admits(tool))
@@ -116,13 +117,13 @@ impl<'q> Candidates<'q> {
             below_threshold,
             protected,
             subqueries,
-            good,
+            of_subqueries,
             for_subquery,
             reranked: false,
         }
     }
 
-    /// Returns the number of eligible tools that are neither candidates nor required by picks.
+    /// Returns the number of ranked tools that are neither candidates nor required by picks.
     pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
         let mut required = BTreeSet::new();
         for decision in decisions {
@@ -149,16 +150,17 @@ pub(super) fn duplicates<'a>(request: &Request<'a>) -> Option<&'a DuplicateGroup
     Some(&request.index.duplicates)
 }
 
-/// Returns the tools that reach the threshold, and the protected tools, ranked or not.
+/// Returns the tools that reach the threshold, and all protected tools.
 fn above_threshold(
     request: &Request<'_>,
     ranked: &RequestRanking<'_>,
     protected: &BTreeSet<ToolId>,
 ) -> Vec<Candidate> {
-    let mut candidates = ranked.reaching(
-        request.rankable(),
-        ranked.value_at(request.options.min_score),
-    );
+    let mut candidates = Vec::new();
+    if !request.shows_nothing(ranked) {
+        let least = ranked.value_at(request.options.min_score);
+        candidates = ranked.reaching(request.rankable(), least);
+    }
     if !protected.is_empty() {
         let mut others = protected.clone();
         others.retain(|&tool| candidates.iter().all(|candidate| candidate.tool != tool));
@@ -167,33 +169,40 @@ fn above_threshold(
     candidates
 }
 
-/// Returns the good tools of the subqueries, each with the first subquery that it serves. The tools
-/// of the best-served subqueries come first.
-fn good_tools(subqueries: &[Subquery<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
-    let mut good: Vec<(ToolId, usize)> = Vec::new();
+/// Returns the tools that reach `min_score` for a subquery, at most `max_candidates` for each, with
+/// the subquery for which they score best.
+fn tools_of_subqueries(subqueries: &[Subquery<'_>], request: &Request<'_>) -> Vec<(ToolId, usize)> {
+    let mut best: BTreeMap<ToolId, (f32, usize)> = BTreeMap::new();
     for (position, subquery) in subqueries.iter().enumerate() {
-        if let Some(tool) = subquery.good_tool(min_score)
-            && good.iter().all(|(other, _)| *other != tool)
-        {
-            good.push((tool, position));
+        for Candidate { tool, .. } in subquery.candidates(request) {
+            let score = subquery.fused.score(tool);
+            let entry = best.entry(tool).or_insert((score, position));
+            if score > entry.0 {
+                *entry = (score, position);
+            }
         }
     }
-    let score = |&(tool, position): &(ToolId, usize)| subqueries[position].fused.score(tool);
-    good.sort_by(|a, b| score(b).total_cmp(&score(a)));
-    good
+    let mut tools: Vec<(ToolId, (f32, usize))> = best.into_iter().collect();
+    tools.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
+    tools
+        .into_iter()
+        .map(|(tool, (_, position))| (tool, position))
+        .collect()
 }
 
-/// Returns the good tools that are not candidates by their score for the whole request.
+/// Returns the tools of subqueries that are not candidates by their score for the whole request.
 fn subquery_candidates(
-    good: &[(ToolId, usize)],
+    of_subqueries: &[(ToolId, usize)],
     ranked: &RequestRanking<'_>,
     request: &Request<'_>,
     protected: &BTreeSet<ToolId>,
 ) -> BTreeMap<ToolId, usize> {
     let threshold = ranked.value_at(request.options.min_score);
+    let shows_nothing = request.shows_nothing(ranked);
     let mut candidates = BTreeMap::new();
-    for &(tool, subquery) in good {
-        let reaches_threshold = || ranked.reaches(ranked.candidate(tool), threshold);
+    for &(tool, subquery) in of_subqueries {
+        let reaches_threshold =
+            || !shows_nothing && ranked.reaches(ranked.candidate(tool), threshold);
         if !protected.contains(&tool) && !reaches_threshold() {
             candidates.insert(tool, subquery);
         }
@@ -201,7 +210,8 @@ fn subquery_candidates(
     candidates
 }
 
-/// Returns the number of candidates to sort: all of them if the cut may reach far down.
+/// Returns the number of best candidates to sort. With protected tools or a limit per source, picks
+/// may have any rank, so it is `usize::MAX`.
 fn sorting_depth(options: &PickOptions, protected: usize) -> usize {
     if protected > 0 || options.max_per_source.is_some() {
         return usize::MAX;

@@ -215,6 +215,7 @@ impl<'a> Explainer<'a> {
                 CutOutcome::OverRequired => DropReason::MaxRequired,
                 CutOutcome::OverBudget => DropReason::TokenBudget,
                 CutOutcome::SameAs(_) => DropReason::Same,
+                CutOutcome::Account => DropReason::Account,
                 CutOutcome::Copy => DropReason::Copy,
                 CutOutcome::Covered => DropReason::Covered,
             };

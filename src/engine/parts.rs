@@ -14,14 +14,15 @@ use crate::function_words::has_content_word;
 use crate::fuse::{FusedValues, Fusion, Retriever, Signals};
 use crate::index::{Cosines, Vectors};
 use crate::options::SelectionMode;
-use crate::ranking::{ScoredTools, ToolId};
+use crate::ranking::{Ranking, ScoredTools, top_k};
+use crate::reading::scope;
 use crate::retrieve::{self, AnalyzedTexts, ExampleSimilarities, FoundTerm, Signal};
 use crate::select::static_vectors;
 use crate::selection::Stage;
 
-/// The lowest score of a subquery's best tool that counts as good: the tool is more likely right
-/// than wrong.
-const GOOD_SCORE: f32 = 0.5;
+/// The weight of the whole request in the ranking of a subquery: "send it to her" alone does not
+/// tell what to send.
+const REQUEST_SHARE: f32 = 0.4;
 
 /// A subquery with the results of the quick retrievers.
 pub(super) struct Subquery<'q> {
@@ -31,11 +32,17 @@ pub(super) struct Subquery<'q> {
 }
 
 impl Subquery<'_> {
-    /// Returns the best tool of the subquery if it is good.
-    pub(super) fn good_tool(&self, min_score: f32) -> Option<ToolId> {
-        let best = self.fused.best()?;
-        let is_good = self.fused.score(best) >= GOOD_SCORE.max(min_score);
-        is_good.then_some(best)
+    /// Returns the best tools that reach `min_score`; none if no tool is likely to serve it.
+    pub(super) fn candidates(&self, request: &Request<'_>) -> Ranking {
+        let options = request.options;
+        if self.fused.is_unsupported() {
+            return Ranking::new();
+        }
+        let least = self.fused.value_at(options.min_score);
+        top_k(
+            self.fused.candidates(request.rankable(), least),
+            options.max_candidates,
+        )
     }
 }
 
@@ -220,7 +227,7 @@ pub(super) fn rank_subqueries<'q>(
     ranked: &RequestRanking<'_>,
 ) -> Vec<Subquery<'q>> {
     let (
-        RequestRanking::Fused { .. },
+        RequestRanking::Fused { fused, .. },
         Some(SubqueryResults {
             texts,
             keyword,
@@ -260,13 +267,31 @@ pub(super) fn rank_subqueries<'q>(
             );
             signals.push((Retriever::Static, signal));
         }
+        let signals = signals
+            .into_iter()
+            .map(|(retriever, signal)| (retriever, in_request(signal, fused.signal(retriever))));
+        let signals: Signals = signals.collect();
         subqueries.push(Subquery {
             text,
             terms,
-            fused: FusedValues::new(signals, Fusion::Weighted, request.rankable()),
+            fused: FusedValues::new(signals, Fusion::Weighted, request.rankable(), scope(text)),
         });
     }
     subqueries
+}
+
+/// Mixes the signal of the whole request into that of a subquery, if both score the same tools.
+fn in_request(subquery: Signal, request: Option<&Signal>) -> Signal {
+    match request {
+        Some(request) if request.scores.len() == subquery.scores.len() => {
+            let mixed = Signal::mixed(Some(subquery), request.clone(), REQUEST_SHARE);
+            Signal {
+                context: None,
+                ..mixed
+            }
+        }
+        _ => subquery,
+    }
 }
 
 /// Returns the signal of the static model for the subquery at `position`.

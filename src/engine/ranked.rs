@@ -16,8 +16,6 @@ use crate::scorer::{self, Score, Scorer, ScorerError, ScorerFailure};
 use crate::selection::{NoMatchKind, Pick, Stage, UncalibratedReason};
 use crate::sequences::Prior;
 
-/// The number of tools in the smallest catalog of the calibration (`models/train/fusion`).
-const CALIBRATED_TOOLS: usize = 45;
 /// The lowest probability of a request kind that is reported when no tool fits.
 const MIN_KIND_PROBABILITY: f32 = 0.7;
 
@@ -58,6 +56,14 @@ impl RequestRanking<'_> {
         match self {
             Self::Fused { mode, .. } => mode.name(),
             Self::Custom(CustomRanking { scorer, .. }) | Self::Registration { scorer } => scorer,
+        }
+    }
+
+    /// Returns `true` if no tool should be shown, because none is likely to serve the request.
+    pub(super) fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Fused { fused, .. } => fused.is_unsupported(),
+            Self::Custom(_) | Self::Registration { .. } => false,
         }
     }
 
@@ -165,6 +171,9 @@ impl RequestRanking<'_> {
         let Self::Fused { fused, .. } = self else {
             return None;
         };
+        if fused.asks_nothing() {
+            return Some(NoMatchKind::NoRequest);
+        }
         let near = fused.near_source()?;
         if near >= MIN_KIND_PROBABILITY {
             let source = catalog.source(fused.best()?)?.to_owned();
@@ -174,13 +183,10 @@ impl RequestRanking<'_> {
     }
 
     /// Returns the reason why the scores are not probabilities.
-    pub(super) fn uncalibrated(&self, eligibility: &Eligibility) -> Option<UncalibratedReason> {
+    pub(super) fn uncalibrated(&self) -> Option<UncalibratedReason> {
         match self {
             Self::Fused { fused, .. } if fused.method != Fusion::Weighted => {
                 Some(UncalibratedReason::Ranks)
-            }
-            Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => {
-                Some(UncalibratedReason::FewTools)
             }
             Self::Custom(_) => Some(UncalibratedReason::CustomScorer),
             Self::Fused { .. } | Self::Registration { .. } => None,
@@ -209,7 +215,12 @@ pub(super) fn fuse<'q>(
         report.skipped(Stage::Fuse, "there is nothing to fuse");
         return RequestRanking::registration(request.mode.name());
     }
-    let fused = FusedValues::new(signals, request.options.fusion, request.rankable());
+    let fused = FusedValues::new(
+        signals,
+        request.options.fusion,
+        request.rankable(),
+        request.query.scope(),
+    );
     report.ran(Stage::Fuse);
     RequestRanking::Fused {
         mode: request.mode,

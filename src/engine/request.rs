@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::ranked::RequestRanking;
 use super::signals::models;
 use crate::access::{Eligibility, resolve_tools};
 use crate::deadline::Deadline;
@@ -54,7 +55,7 @@ impl<'a> Request<'a> {
         let always = resolve_always_included(index, options)?;
         let eligibility = index.eligibility(&options.access)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
-        let mentions = index.names.mentions(query.search_text());
+        let mentions = index.names.mentions(query.user_text());
         let in_use = ToolsInUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
         let (copies, rankable) = (BTreeMap::new(), None);
@@ -114,6 +115,12 @@ impl<'a> Request<'a> {
             && self.examples.is_none()
             && self.in_use.tools.is_empty()
             && !self.options.popularity
+    }
+
+    /// Returns `true` if no tool is shown because none is likely to serve the request. A threshold
+    /// of 0 asks for a complete ranking.
+    pub(super) fn shows_nothing(&self, ranked: &RequestRanking<'_>) -> bool {
+        self.options.min_score > 0.0 && ranked.is_unsupported()
     }
 
     /// Restricts the request to these tools, all of which are eligible, and ignores mentions.

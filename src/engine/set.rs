@@ -11,9 +11,9 @@ use super::ranked::RequestRanking;
 use super::report::Report;
 use super::request::Request;
 use crate::budget::{self, BudgetItem, FormatCosts};
-use crate::options::PickError;
-use crate::options::SelectionMode;
-use crate::ranking::ToolId;
+use crate::index::DuplicateGroups;
+use crate::options::{PickError, SelectionMode};
+use crate::ranking::{Candidate, ToolId};
 use crate::select::{
     Cover, CutLimits, CutOutcome, Decision, IneligibleRequirement, PickDetails, cut, picks,
     put_in_order,
@@ -49,9 +49,41 @@ pub(super) fn choose(
     if request.options.choice == SelectionMode::Set {
         decisions = RequirementResolver::new(request, ranked, decisions).resolve();
     }
+    if let Some(duplicates) = duplicates(request) {
+        record_accounts(duplicates, &candidates.ranking, &mut decisions);
+    }
     record_copies(&request.copies, &mut decisions);
     report.ran(Stage::Select);
     decisions
+}
+
+/// Records the candidates that equal a pick from another source, and for which no place was left.
+fn record_accounts(
+    duplicates: &DuplicateGroups,
+    ranking: &[Candidate],
+    decisions: &mut Vec<Decision>,
+) {
+    let (mut picked, mut picked_groups) = (BTreeSet::new(), BTreeSet::new());
+    for (tool, _) in picks(decisions) {
+        picked.extend(duplicates.first_equal(tool));
+        picked_groups.extend(duplicates.group(tool));
+    }
+    if picked.is_empty() {
+        return;
+    }
+    let decided: BTreeSet<ToolId> = decisions.iter().map(|decision| decision.tool).collect();
+    for &Candidate { tool, .. } in ranking {
+        let first = duplicates.first_equal(tool);
+        let equals_pick = first.is_some_and(|first| picked.contains(&first));
+        let group = duplicates.group(tool);
+        let is_duplicate = group.is_some_and(|group| picked_groups.contains(&group));
+        if equals_pick && !is_duplicate && !decided.contains(&tool) {
+            decisions.push(Decision {
+                tool,
+                outcome: CutOutcome::Account,
+            });
+        }
+    }
 }
 
 /// Records the copies that were excluded because of picked originals.
@@ -76,7 +108,7 @@ fn cover(
 ) -> Option<Cover> {
     let Candidates {
         subqueries,
-        good,
+        of_subqueries,
         ranking,
         reranked,
         ..
@@ -89,7 +121,7 @@ fn cover(
     }
     Some(Cover::new(
         subqueries.iter().map(|subquery| &subquery.fused),
-        good.clone(),
+        of_subqueries,
         fused,
         ranking,
     ))

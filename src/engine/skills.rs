@@ -228,7 +228,12 @@ fn rank_with_tools<'q>(
         fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
     } else {
         let tool_output = retrieve(request, None, embeddings, report);
-        let fused = FusedValues::new(tool_output.signals, Fusion::Weighted, request.rankable());
+        let fused = FusedValues::new(
+            tool_output.signals,
+            Fusion::Weighted,
+            request.rankable(),
+            request.query.scope(),
+        );
         fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
     };
     RequestRanking::Fused {

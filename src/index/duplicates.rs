@@ -1,38 +1,49 @@
 //! Duplicates: one tool that is offered more than once.
 //!
 //! Two servers may offer the same tool, or one server may be connected twice. Each duplicate takes
-//! the place of a tool that does something else. Two tools are duplicates only if name, description
-//! and arguments are equal for a model. The source name in front of a name, case and separators are
+//! the place of a tool that does something else. Two tools are equal only if name, description and
+//! arguments are equal for a model. The source name in front of a name, case and separators are
 //! ignored. Different operations on one kind of object have different names. A short description
 //! may mean something else at another source and never makes a duplicate.
+//!
+//! Equal tools of one source are duplicates. Those of several sources may serve different accounts,
+//! such as the production and the staging database. They are duplicates only if they only read.
 
-use foldhash::{HashMap, HashMapExt};
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use sha2::{Digest, Sha256};
 
 use super::segment::Segments;
 use crate::catalog::spelling::normalise;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, Effects, Tool};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, Writer};
 
 /// The fewest words with which a description identifies a tool, whatever its source.
 const MIN_IDENTIFYING_WORDS: usize = 5;
 
-/// The section of a saved index that holds pairs of a tool and the first tool of its group.
+/// The section of a saved index that holds pairs of a tool and the first tool that equals it.
 const SECTION: &str = "twins";
 
-/// The groups of duplicates in a catalog: the first tool of the group, by tool.
+/// The equal tools of a catalog, and those among them that are duplicates.
 #[derive(Debug)]
-pub(crate) struct DuplicateGroups(HashMap<ToolId, ToolId>);
+pub(crate) struct DuplicateGroups {
+    /// The first equal tool, by tool. The first tool itself is included.
+    equals: BTreeMap<ToolId, ToolId>,
+    /// The first tool of the group of duplicates, by tool.
+    groups: HashMap<ToolId, ToolId>,
+}
 
 impl DuplicateGroups {
-    /// Reads the groups from the index that the catalog was opened from, or compares the tools.
+    /// Reads the equal tools from the index that the catalog was opened from, or compares the
+    /// tools.
     pub(super) fn load_or_build(
         catalog: &Catalog,
         segments: &Segments,
     ) -> Result<Self, SavedError> {
         let Some(file) = catalog.saved() else {
-            return Ok(Self::new(segments));
+            return Ok(Self::new(catalog, segments));
         };
         let numbers: Vec<u32> = file.numbers(SECTION)?;
         let (pairs, rest) = numbers.as_chunks::<2>();
@@ -40,28 +51,25 @@ impl DuplicateGroups {
             rest.is_empty() && numbers.iter().all(|&tool| (tool as usize) < catalog.len()),
             SECTION,
         )?;
-        Ok(Self(
-            pairs
-                .iter()
-                .map(|&[tool, first]| (ToolId(tool), ToolId(first)))
-                .collect(),
-        ))
+        let mut equals = BTreeMap::new();
+        for &[tool, first] in pairs {
+            equals.insert(ToolId(tool), ToolId(first));
+        }
+        Ok(Self::from_equals(catalog, equals))
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
-        let mut pairs: Vec<[u32; 2]> = self
-            .0
-            .iter()
-            .map(|(tool, first)| [tool.0, first.0])
-            .collect();
-        pairs.sort_unstable();
+        let mut pairs: Vec<[u32; 2]> = Vec::with_capacity(self.equals.len());
+        for (tool, first) in &self.equals {
+            pairs.push([tool.0, first.0]);
+        }
         writer.numbers(SECTION, pairs.as_flattened())
     }
 
     /// Compares every tool with every other, in linear time.
-    pub(super) fn new(segments: &Segments) -> Self {
+    pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Self {
         let mut firsts: HashMap<DefinitionFingerprint, ToolId> = HashMap::new();
-        let mut groups = HashMap::new();
+        let mut equals = BTreeMap::new();
         for (index, fingerprint) in segments
             .iter()
             .flat_map(|(_, segment)| &segment.fingerprints)
@@ -72,21 +80,49 @@ impl DuplicateGroups {
             };
             let first = *firsts.entry(fingerprint).or_insert(id);
             if first != id {
-                groups.insert(id, first);
-                groups.insert(first, first);
+                equals.insert(id, first);
+                equals.insert(first, first);
             }
         }
-        Self(groups)
+        Self::from_equals(catalog, equals)
     }
 
-    /// Returns the number of tools that have a duplicate.
+    /// Groups equal tools: those of one source, and those of all sources whose tools only read.
+    fn from_equals(catalog: &Catalog, equals: BTreeMap<ToolId, ToolId>) -> Self {
+        let mut accounts: HashSet<(ToolId, Option<&str>)> = HashSet::new();
+        for (&tool, &first) in &equals {
+            if catalog.outline(tool).effects() != Effects::OnlyReads {
+                accounts.insert((first, catalog.source(tool)));
+            }
+        }
+        let mut firsts: HashMap<(ToolId, bool, Option<&str>), ToolId> = HashMap::new();
+        let mut groups = HashMap::new();
+        for (&tool, &first) in &equals {
+            let source = catalog.source(tool);
+            let is_account = accounts.contains(&(first, source));
+            let key = (first, is_account, source.filter(|_| is_account));
+            let first_of_group = *firsts.entry(key).or_insert(tool);
+            if first_of_group != tool {
+                groups.insert(tool, first_of_group);
+                groups.insert(first_of_group, first_of_group);
+            }
+        }
+        Self { equals, groups }
+    }
+
+    /// Returns the number of tools that have an equal tool.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.equals.len()
     }
 
     /// Returns the first tool of a tool's group; `None` if it has no duplicate.
     pub(crate) fn group(&self, tool: ToolId) -> Option<ToolId> {
-        self.0.get(&tool).copied()
+        self.groups.get(&tool).copied()
+    }
+
+    /// Returns the first tool that equals a tool, duplicate or not; `None` if no other tool does.
+    pub(crate) fn first_equal(&self, tool: ToolId) -> Option<ToolId> {
+        self.equals.get(&tool).copied()
     }
 }
 
@@ -125,61 +161,112 @@ mod tests {
 
     use crate::index::IndexConfig;
 
-    fn find_duplicates(tools: &[(&str, &str, &str, Value)]) -> Vec<Option<usize>> {
-        let tools = tools.iter().map(|(source, name, description, parameters)| {
-            let mut tool = Tool::without_arguments(*name, *description);
-            tool.source = Some((*source).to_owned());
-            tool.parameters = Some(parameters.clone());
-            tool.id = tool.qualified_name();
-            tool
-        });
+    const TEXT: &str = "Lists the issues of a repository";
+
+    fn tool(source: &str, name: &str, description: &str, parameters: Value) -> Tool {
+        let mut tool = Tool::without_arguments(name, description);
+        tool.source = Some(source.to_owned());
+        tool.parameters = Some(parameters);
+        tool.id = tool.qualified_name();
+        tool
+    }
+
+    fn reading(source: &str, name: &str, description: &str, parameters: Value) -> Tool {
+        let mut tool = tool(source, name, description, parameters);
+        tool.annotations.read_only_hint = Some(true);
+        tool
+    }
+
+    fn find_duplicates(tools: impl IntoIterator<Item = Tool>) -> Vec<Option<usize>> {
         let catalog = Catalog::from_tools(tools).expect("valid");
         let segments =
             Segments::cut(catalog.tools(), &[2], &IndexConfig::default()).expect("indexed");
-        let groups = DuplicateGroups::new(&segments);
+        let groups = DuplicateGroups::new(&catalog, &segments);
         catalog
             .ids()
             .map(|tool| groups.group(tool).map(ToolId::index))
             .collect()
     }
 
-    const TEXT: &str = "Makes an issue in a repository";
-
     #[test]
-    fn equal_tools_of_several_sources_are_one_group() {
+    fn equal_reading_tools_of_several_sources_are_one_group() {
         let schema = json!({"type": "object", "properties": {"title": {"type": "string"}}});
-        let duplicates = find_duplicates(&[
-            ("hub", "create_issue", TEXT, schema.clone()),
-            (
+        let duplicates = find_duplicates([
+            reading("hub", "list_issues", TEXT, schema.clone()),
+            reading(
                 "lab",
-                "create_issue",
-                "Makes an  issue in a Repository",
+                "list_issues",
+                "Lists the  issues of a Repository",
                 schema.clone(),
             ),
-            ("forge", "forge_createIssue", TEXT, schema.clone()),
-            ("other", "create_issue", TEXT, json!({})),
+            reading("forge", "forge_listIssues", TEXT, schema.clone()),
+            reading("other", "list_issues", TEXT, json!({})),
         ]);
         assert_eq!(duplicates, [Some(0), Some(0), Some(0), None]);
     }
 
     #[test]
+    fn equal_tools_with_other_effects_are_grouped_by_source() {
+        let same = |source: &str, name: &str| tool(source, name, TEXT, json!({}));
+        assert_eq!(
+            find_duplicates([
+                same("hub", "list_issues"),
+                same("lab", "list_issues"),
+                same("lab", "lab_list_issues"),
+            ]),
+            [None, Some(1), Some(1)]
+        );
+        let changed = |source: &str, change: fn(&mut Tool)| {
+            let mut tool = reading(source, "list_issues", TEXT, json!({}));
+            change(&mut tool);
+            tool
+        };
+        let changes: [fn(&mut Tool); 5] = [
+            |tool| tool.annotations.read_only_hint = None,
+            |tool| tool.annotations.read_only_hint = Some(false),
+            |tool| tool.annotations.destructive_hint = Some(true),
+            |tool| tool.safe = Some(false),
+            |tool| tool.untrusted = true,
+        ];
+        for change in changes {
+            let duplicates = find_duplicates([
+                changed("hub", |_| ()),
+                changed("lab", change),
+                changed("forge", |_| ()),
+            ]);
+            assert_eq!(duplicates, [Some(0), None, Some(0)]);
+        }
+    }
+
+    #[test]
+    fn source_that_reads_in_part_stays_apart() {
+        let duplicates = find_duplicates([
+            reading("hub", "list_issues", TEXT, json!({})),
+            reading("lab", "list_issues", TEXT, json!({})),
+            tool("lab", "lab_list_issues", TEXT, json!({})),
+        ]);
+        assert_eq!(duplicates, [None, Some(1), Some(1)]);
+    }
+
+    #[test]
     fn tools_with_different_names_are_not_duplicates() {
         let text = "Works on the users of an account";
-        let duplicates = find_duplicates(&[
-            ("hub", "get_user", text, json!({})),
-            ("hub", "delete_user", text, json!({})),
-            ("hub", "update_user", text, json!({})),
-        ]);
+        let duplicates = find_duplicates(
+            ["get_user", "delete_user", "update_user"]
+                .map(|name| reading("hub", name, text, json!({}))),
+        );
         assert_eq!(duplicates, [None, None, None]);
     }
 
     #[test]
     fn tools_with_short_descriptions_are_not_duplicates() {
         assert_eq!(
-            find_duplicates(&[
-                ("mail", "search", "Search", json!({})),
-                ("web", "search", "Search", json!({}))
-            ]),
+            find_duplicates(["mail", "web"].map(|source| reading(
+                source,
+                "search",
+                "Search",
+                json!({})
+            ))),
             [None, None]
         );
     }

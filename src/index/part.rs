@@ -241,7 +241,7 @@ impl Index {
         }
         Ok(Self {
             names: NameTable::open_unlogged(&catalog)?,
-            duplicates: DuplicateGroups::new(keyword.segments()),
+            duplicates: DuplicateGroups::new(&catalog, keyword.segments()),
             clones: UntrustedClones::from_known(clones),
             vectors: context.vectors(keyword.segments()),
             keyword,

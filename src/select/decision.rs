@@ -25,6 +25,8 @@ pub(crate) enum CutOutcome {
     OverBudget,
     /// It is a duplicate of this pick.
     SameAs(ToolId),
+    /// It equals a pick from another source, for which no place is left.
+    Account,
     /// It is an untrusted copy of a pick from a trusted source.
     Copy,
     /// Other picks cover the subqueries that it serves.
@@ -141,9 +143,10 @@ impl CutOutcome {
             Self::OverRequired => 3,
             Self::OverBudget => 4,
             Self::SameAs(_) => 5,
-            Self::Copy => 6,
-            Self::Covered => 7,
-            Self::Ineligible(_) => 8,
+            Self::Account => 6,
+            Self::Copy => 7,
+            Self::Covered => 8,
+            Self::Ineligible(_) => 9,
         }
     }
 }

@@ -20,6 +20,8 @@ mod picking;
 mod eligibility;
 // Picks as a set: subqueries, duplicates, required tools.
 mod selecting;
+// Accounts: equal tools of several sources.
+mod accounts;
 // History: tools in use and sequences.
 mod history;
 // Examples.

@@ -13,6 +13,12 @@ fn best() -> PickOptions {
     }
 }
 
+/// Declares that a tool only reads.
+fn reading(mut tool: Tool) -> Tool {
+    tool.annotations.read_only_hint = Some(true);
+    tool
+}
+
 /// Many tools for one purpose, and one for another.
 fn weather_and_mail() -> Engine {
     let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
@@ -98,10 +104,8 @@ fn subquery_with_good_tool_gets_it_in_long_request() {
             .covers
             .as_ref()
             .expect("it is there for its part");
-        assert_eq!(
-            (covers.part.as_str(), covers.score.to_bits()),
-            (part, alone.picks[0].score.to_bits())
-        );
+        assert_eq!(covers.part, part);
+        assert!(covers.score >= options.min_score, "{}", covers.score);
         assert!(
             pick.score < options.min_score,
             "as a tool for the whole request it would not be here"
@@ -120,7 +124,8 @@ fn subquery_with_good_tool_gets_it_in_long_request() {
 
 #[test]
 fn tool_for_subquery_is_explained_by_its_words() {
-    let query = "translate this text to german and mail it to my colleague and delete them";
+    let query =
+        "use terminate_instance on the old web server, then post in the chat that it is done";
     let selection = pick(
         &WORKPLACE,
         query,
@@ -187,16 +192,16 @@ fn request_with_one_part_gets_the_best_tools() {
 }
 
 #[test]
-fn duplicates_from_several_sources_take_one_place() {
+fn reading_duplicates_of_several_sources_take_one_place() {
     let text = "Makes an issue in a repository";
     let engine = engine(catalog([
-        tool("hub", "create_issue", text),
-        tool("mirror", "create_issue", text),
-        tool(
+        reading(tool("hub", "create_issue", text)),
+        reading(tool("mirror", "create_issue", text)),
+        reading(tool(
             "mirror",
             "mirror_create_issue",
             "Makes an issue  in a repository",
-        ),
+        )),
         tool("hub", "close_issue", "Closes an issue of a repository"),
         tool("hub", "list_issues", "Lists the issues of a repository"),
     ]));

@@ -42,21 +42,30 @@ fn uncalibrated_scores_are_reported() {
         pick(&WORKPLACE, "send an email", &ranks).uncalibrated,
         Some(UncalibratedReason::Ranks)
     );
+}
+
+#[test]
+fn only_tool_that_does_not_fit_scores_low() {
     let alone = engine(catalog([tool("home", "lockDoor", "Locks a door")]));
-    let selection = pick(
-        &alone,
-        "sing me a song of the sea",
-        &PickOptions {
-            min_score: 0.0,
-            ..PickOptions::default()
-        },
-    );
-    assert_eq!(selection.uncalibrated, Some(UncalibratedReason::FewTools));
+    let all = PickOptions {
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
+    let unrelated = pick(&alone, "sing me a song of the sea", &all);
+    assert_eq!(unrelated.uncalibrated, None);
     assert!(
-        selection.picks[0].score < 0.6,
-        "nothing fits, and it is the only tool: {}",
-        selection.picks[0].score
+        unrelated.picks[0].score < 0.2,
+        "{}",
+        unrelated.picks[0].score
     );
+    let default = PickOptions::default();
+    assert!(
+        pick(&alone, "sing me a song of the sea", &default)
+            .picks
+            .is_empty()
+    );
+    let related = pick(&alone, "please lock the door", &default);
+    assert!(related.picks[0].score > 0.5, "{}", related.picks[0].score);
 }
 
 #[test]

@@ -134,7 +134,11 @@ fn value_finds_tool_that_accepts_it_with_reason() {
             r#"accepts a URL ("https://example.org/a")"#,
         ),
     ] {
-        let selection = pick(&engine, request, &in_mode(Mode::Keyword));
+        let all = PickOptions {
+            min_score: 0.0,
+            ..in_mode(Mode::Keyword)
+        };
+        let selection = pick(&engine, request, &all);
         let best = &selection.picks[0];
         assert!(
             best.tool.id.starts_with(wanted),

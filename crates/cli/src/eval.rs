@@ -1,11 +1,14 @@
 //! `picktools eval`.
 
 mod asking;
+mod judged;
+mod page;
 mod plan;
 mod poison;
+mod sets;
 mod tables;
+mod talk;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -18,19 +21,20 @@ use serde::Serialize;
 use self::asking::{AnswerabilityEstimates, SetAnswers, pick_all};
 use self::plan::{Plan, RankingConfiguration};
 use self::poison::{Poison, PoisonInput, PoisonReport};
+use self::sets::SetPaths;
 use super::args::EngineExtras;
 use super::asking::RequestArgs;
 use super::numbers::{integer, number, positive};
 use super::reading::ReadingArgs;
-use super::report::{PageSet, ReportPage, Side};
 use super::store_args::StoreArgs;
 use super::{heading, output, signals};
 use picktools::rerank::Reranker;
 use picktools::{Catalog, Engine, PickOptions, Query};
 use picktools_eval::{
-    Abstention, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
-    MeasureKind, PerQuery, Qrels, QuerySet, Run, ScoreCalibration, SetReport, check_writable,
-    compare, evaluate, write_atomically,
+    Abstention, BootstrapOptions, CONFIDENCE_LEVEL, CompareOptions, Comparison,
+    ConfigurationReport, EvalReport, IneligibleJudgments, Latency, Measure, MeasureKind, PerQuery,
+    Qrels, QuerySet, Run, ScoreCalibration, SetReport, check_writable, compare,
+    confidence_intervals, evaluate, write_atomically,
 };
 use picktools_store::{SharedEngine, SharedOptions};
 
@@ -40,22 +44,29 @@ const STANDARD_DEPTH: usize = 10;
 const EXAMPLES: &str = "\
 Examples:
   picktools eval fixtures/catalogs/workplace
-  picktools eval fixtures/catalogs/workplace --model tuned --report report.html";
+  picktools eval fixtures/catalogs/workplace --model tuned --report report.html
+  picktools eval --talk fixtures/talk --catalogs fixtures/catalogs";
+
+const ALLOW_UNSAFE_HELP: &str = "Has no effect: unsafe tools are allowed without --deny-unsafe";
 
 /// Measure ranking quality and latency.
 ///
 /// A set consists of a catalog, queries and judgments. The result has the measures of each set and
-/// their means.
+/// their means. Unsafe tools are allowed unless --deny-unsafe is set.
 #[derive(Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    after_long_help = EXAMPLES,
+    mut_arg("allow_unsafe", |arg| arg.help(ALLOW_UNSAFE_HELP).long_help(ALLOW_UNSAFE_HELP))
+)]
 pub(super) struct EvalCommand {
     /// Folders with tools.jsonl, queries.jsonl and qrels.tsv.
-    #[arg(value_name = "DIR", required_unless_present = "catalog",
-        conflicts_with_all = ["catalog", "queries", "qrels"])]
+    #[arg(value_name = "DIR", required_unless_present_any = ["catalog", "talk"],
+        conflicts_with_all = ["catalog", "queries", "qrels", "talk"])]
     sets: Vec<PathBuf>,
     /// Catalog of a custom set: a file, a folder, or - for stdin; may be repeated.
-    #[arg(long, visible_alias = "index", value_name = "PATH", requires_all = ["queries", "qrels"],
-        help_heading = heading::CATALOG)]
+    ///
+    /// With --talk, every case is asked of this catalog, whatever catalog it names.
+    #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     /// Queries of the custom set.
     ///
@@ -71,14 +82,42 @@ pub(super) struct EvalCommand {
     #[arg(short, value_name = "N", default_value = "10", value_parser = positive::<NonZeroUsize>,
         allow_negative_numbers = true, help_heading = heading::PICKS)]
     k: NonZeroUsize,
-    /// Threshold: the lowest score of a pick, 0 to 1.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.0, value_parser = number::<f32>,
+    /// Threshold: the lowest score of a pick, 0 to 1 [default: 0, with --talk 0.05].
+    #[arg(long, value_name = "SCORE", value_parser = number::<f32>,
         allow_negative_numbers = true, help_heading = heading::PICKS)]
-    min_score: f32,
+    min_score: Option<f32>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     request: RequestArgs,
+    /// Deny unsafe tools, as `pick` does by default.
+    ///
+    /// These are tools that are marked `unsafe` or `destructive`.
+    #[arg(long, conflicts_with = "allow_unsafe", help_heading = heading::ACCESS)]
+    deny_unsafe: bool,
+    /// Measure small talk, conversations, pasted content and parts of requests.
+    ///
+    /// DIR has smalltalk*.jsonl, conversations*.jsonl, paste*.jsonl and parts*.jsonl; missing files
+    /// are skipped. A case names the catalog that it is about.
+    #[arg(long, value_name = "DIR",
+        conflicts_with_all = ["queries", "qrels", "k", "run_out", "signals_out", "abstention",
+            "report", "poison", "compare", "seed", "store", "in_use"],
+        help_heading = heading::EVALUATION)]
+    talk: Option<PathBuf>,
+    /// Folder with a catalog for each name in the cases of --talk.
+    ///
+    /// The catalog NAME is the folder DIR/NAME, with tools.jsonl. The default is the folder
+    /// `catalogs` in the folder of --talk.
+    #[arg(long, value_name = "DIR", requires = "talk",
+        conflicts_with_all = ["catalog", "sets"],
+        help_heading = heading::CATALOG)]
+    catalogs: Option<PathBuf>,
+    /// List up to N missed cases for each measure of --talk.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "talk",
+        conflicts_with_all = ["sets", "queries"],
+        value_parser = integer::<usize>, allow_negative_numbers = true,
+        help_heading = heading::OUTPUT)]
+    missed: usize,
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     run_out: Option<PathBuf>,
@@ -112,7 +151,7 @@ pub(super) struct EvalCommand {
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
     compare: Option<PathBuf>,
-    /// Seed of the randomisation test and of the sample of --poison.
+    /// Seed of everything random: tests, intervals, the sample of --poison.
     #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed,
         value_parser = integer::<u64>,
         allow_negative_numbers = true, help_heading = heading::EVALUATION)]
@@ -122,22 +161,27 @@ pub(super) struct EvalCommand {
     json: bool,
 }
 
-/// The files of a set.
-struct SetPaths {
-    name: String,
-    catalog: Vec<PathBuf>,
-    queries: PathBuf,
-    qrels: PathBuf,
-}
-
 #[derive(Serialize)]
 struct EvalOutput<'a> {
     #[serde(flatten)]
     report: &'a EvalReport,
+    confidence: ConfidenceMethod,
+    /// The warnings about the judgments, as printed.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     comparisons: Vec<SetComparison>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     configurations: &'a [ConfigurationReport],
+}
+
+/// The computation of the confidence intervals.
+#[derive(Serialize)]
+struct ConfidenceMethod {
+    method: &'static str,
+    level: f64,
+    resamples: u32,
+    seed: u64,
 }
 
 #[derive(Serialize)]
@@ -152,6 +196,8 @@ struct OpenedSet {
     queries: QuerySet,
     qrels: Qrels,
     catalog: Catalog,
+    /// The relevant tools that the caller may not see.
+    ineligible_judged: Option<IneligibleJudgments>,
     /// The engines, one for each model of the plan.
     engines: Vec<Engine>,
     /// The engine on the store, if one is named.
@@ -166,6 +212,8 @@ struct EvaluatedSet {
     /// The outcomes, one for each configuration of the plan.
     outcomes: Vec<ConfigurationOutcome>,
     estimates: Option<AnswerabilityEstimates>,
+    /// The warnings about the judgments.
+    warnings: Vec<String>,
 }
 
 /// The results of one configuration on one set.
@@ -177,6 +225,9 @@ struct ConfigurationOutcome {
 
 impl EvalCommand {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
+        if let Some(folder) = self.talk.take() {
+            return self.measure_talk(&folder);
+        }
         let sets = self.sets()?;
         if let Some(folder) = &self.run_out {
             fs::create_dir_all(folder)
@@ -213,9 +264,15 @@ impl EvalCommand {
             }
             evaluated.push(set);
         }
-        let configurations = configurations(&plan, &evaluated)?;
+        let configurations = self.configurations(&plan, &evaluated)?;
         if let Some(path) = &self.report {
-            write_atomically(path, page(&plan, &evaluated, &configurations)?.as_bytes())?;
+            write_atomically(
+                path,
+                page::render(&plan, &evaluated, &configurations)?.as_bytes(),
+            )?;
+        }
+        for set in &evaluated {
+            output::warnings(&set.warnings, "");
         }
         let report = &configurations[plan.subject].report;
         let compared = if self.report.is_some() {
@@ -224,8 +281,18 @@ impl EvalCommand {
             &[]
         };
         if self.json {
+            let bootstrap = self.bootstrap();
+            let warnings: Vec<String> =
+                evaluated.into_iter().flat_map(|set| set.warnings).collect();
             return output::json(&EvalOutput {
                 report,
+                confidence: ConfidenceMethod {
+                    method: "percentile bootstrap over queries",
+                    level: CONFIDENCE_LEVEL,
+                    resamples: bootstrap.resamples,
+                    seed: bootstrap.seed,
+                },
+                warnings: &warnings,
                 comparisons,
                 configurations: compared,
             });
@@ -280,10 +347,14 @@ impl EvalCommand {
             queries,
             qrels,
             catalog,
+            ineligible_judged,
             engines,
             ..
         } = opened;
-        warn_of_unknown_judgments(&set.name, &qrels, &answers.run, &catalog);
+        let mut warnings = judged::unknown(&set.name, &qrels, &answers.run, &catalog);
+        if let Some(judged) = &ineligible_judged {
+            warnings.push(judged::ineligible_warning(&set.name, judged));
+        }
         if let Some(folder) = &self.run_out {
             let path = folder.join(format!("{}.trec", set.name));
             answers.run.write_trec(&path, "picktools")?;
@@ -313,6 +384,7 @@ impl EvalCommand {
             qrels,
             outcomes,
             estimates,
+            warnings,
         })
     }
 
@@ -351,10 +423,13 @@ impl EvalCommand {
                 .with_context(context)?;
         }
         let shared = self.shared(plan, &engines).with_context(context)?;
+        let ineligible_judged =
+            judged::ineligible(&qrels, &catalog, &subject.options.access).with_context(context)?;
         Ok(OpenedSet {
             queries,
             qrels,
             catalog,
+            ineligible_judged,
             engines,
             shared,
         })
@@ -382,6 +457,10 @@ impl EvalCommand {
         let scores = evaluate(&answers.run, &set.qrels, measures);
         let latency = Latency::from_durations(&answers.times);
         let mut report = SetReport::new(set.catalog.len(), &scores, latency);
+        report.ineligible_judged.clone_from(&set.ineligible_judged);
+        if self.json || self.report.is_some() {
+            report.intervals = confidence_intervals(&[&scores], self.bootstrap());
+        }
         if answers.estimates.is_some() {
             report.calibration = ScoreCalibration::new(&answers.run, &set.qrels);
         }
@@ -437,8 +516,13 @@ impl EvalCommand {
         for set in sets {
             let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
             let catalog = self.reading.open(&set.catalog)?;
+            let ineligible_judged = judged::ineligible(&qrels, &catalog, &options.access)?;
+            if let Some(judged) = &ineligible_judged {
+                output::warn(judged::ineligible_warning(&set.name, judged));
+            }
             let input = PoisonInput {
                 set: set.name.clone(),
+                ineligible_judged,
                 poison,
                 model: &model,
                 catalog: &catalog,
@@ -460,48 +544,54 @@ impl EvalCommand {
         }
     }
 
-    fn sets(&self) -> anyhow::Result<Vec<SetPaths>> {
-        if let ([first, ..], Some(queries), Some(qrels)) =
-            (&self.catalog[..], &self.queries, &self.qrels)
-        {
-            let (catalog, queries, qrels) = (self.catalog.clone(), queries.clone(), qrels.clone());
-            return Ok(vec![SetPaths {
-                name: set_name(first)?,
-                catalog,
-                queries,
-                qrels,
-            }]);
-        }
-        let mut sets = Vec::new();
-        for folder in &self.sets {
-            if !folder.is_dir() {
-                bail!(
-                    "{} is not a folder; pass folders with tools.jsonl, queries.jsonl and \
-                     qrels.tsv",
-                    folder.display()
-                );
-            }
-            sets.push(SetPaths {
-                name: set_name(folder)?,
-                catalog: vec![folder.clone()],
-                queries: folder.join("queries.jsonl"),
-                qrels: folder.join("qrels.tsv"),
-            });
-        }
-        Ok(sets)
-    }
-
     fn options(&mut self) -> PickOptions {
         let mut options = PickOptions {
             max_candidates: self.k.get().max(STANDARD_DEPTH),
-            min_score: self.min_score,
+            min_score: self.min_score.unwrap_or(0.0),
             ..PickOptions::default()
         };
         self.request.history.apply(&mut options);
         options.access = std::mem::take(&mut self.request.access).access();
+        options.access.allow_unsafe = !self.deny_unsafe;
         std::mem::take(&mut self.request.sources).apply(&mut options);
         self.request.ranking.apply(&mut options);
         options
+    }
+
+    /// Returns the reports of all configurations, in the order of the plan.
+    fn configurations(
+        &self,
+        plan: &Plan,
+        sets: &[EvaluatedSet],
+    ) -> anyhow::Result<Vec<ConfigurationReport>> {
+        let mut reports = Vec::new();
+        for (index, configuration) in plan.configurations.iter().enumerate() {
+            let mut set_reports = Vec::new();
+            let mut scores = Vec::new();
+            for set in sets {
+                let outcome = &set.outcomes[index];
+                set_reports.push((set.name.clone(), outcome.report.clone()));
+                scores.push(&outcome.scores);
+            }
+            let mut report = EvalReport::new(set_reports)?;
+            if self.json || self.report.is_some() {
+                let intervals = confidence_intervals(&scores, self.bootstrap());
+                report = report.with_mean_intervals(intervals);
+            }
+            reports.push(ConfigurationReport {
+                name: configuration.name.clone(),
+                report,
+            });
+        }
+        Ok(reports)
+    }
+
+    /// Returns the resampling for the confidence intervals.
+    fn bootstrap(&self) -> BootstrapOptions {
+        BootstrapOptions {
+            seed: self.seed,
+            ..BootstrapOptions::default()
+        }
     }
 
     /// Returns the standard measures, and the most common ones at the cutoff -k.
@@ -541,109 +631,5 @@ impl EvalCommand {
                 ..CompareOptions::default()
             },
         )?)
-    }
-}
-
-/// Returns the name of a set: that of its folder or catalog file.
-fn set_name(path: &Path) -> anyhow::Result<String> {
-    if path == Path::new("-") {
-        return Ok("set".to_owned());
-    }
-    let path = path
-        .canonicalize()
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let stem = if path.is_dir() {
-        path.file_name()
-    } else {
-        path.file_stem()
-    };
-    Ok(stem.map_or_else(
-        || "set".to_owned(),
-        |stem| stem.to_string_lossy().into_owned(),
-    ))
-}
-
-/// Returns the reports of all configurations, in the order of the plan.
-fn configurations(plan: &Plan, sets: &[EvaluatedSet]) -> anyhow::Result<Vec<ConfigurationReport>> {
-    let mut reports = Vec::new();
-    for (index, configuration) in plan.configurations.iter().enumerate() {
-        let mut set_reports = Vec::new();
-        for set in sets {
-            set_reports.push((set.name.clone(), set.outcomes[index].report.clone()));
-        }
-        reports.push(ConfigurationReport {
-            name: configuration.name.clone(),
-            report: EvalReport::new(set_reports)?,
-        });
-    }
-    Ok(reports)
-}
-
-/// Returns the report as a page of HTML.
-fn page(
-    plan: &Plan,
-    sets: &[EvaluatedSet],
-    configurations: &[ConfigurationReport],
-) -> anyhow::Result<String> {
-    let mut models = Vec::new();
-    for model in &plan.models {
-        if let Some(identity) = model.identity() {
-            models.push((model.name(), identity));
-        }
-    }
-    let page = ReportPage {
-        configurations,
-        subject: plan.subject,
-        baseline: plan.baseline,
-        full: plan.full,
-        ablations: &plan.ablations,
-        models,
-        sets: sets.iter().map(|set| page_set(plan, set)).collect(),
-    };
-    page.to_html()
-}
-
-/// Returns the part of the page about one set.
-fn page_set<'a>(plan: &Plan, set: &'a EvaluatedSet) -> PageSet<'a> {
-    let side = |index: usize| Side {
-        run: &set.outcomes[index].answers.run,
-        scores: &set.outcomes[index].scores,
-    };
-    let estimates = set.estimates.as_ref();
-    PageSet {
-        name: &set.name,
-        queries: &set.queries,
-        qrels: &set.qrels,
-        subject: side(plan.subject),
-        baseline: side(plan.baseline),
-        times: &set.outcomes[plan.subject].answers.times,
-        estimates: estimates.map(|estimates| (&estimates.with[..], &estimates.without[..])),
-    }
-}
-
-/// Warns of judgments that no pick can satisfy, which usually have wrong ids.
-fn warn_of_unknown_judgments(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
-    let queries = qrels
-        .iter()
-        .filter(|(query, _)| run.get(query).is_none())
-        .count();
-    if queries > 0 {
-        output::warn(format!(
-            "{set}: {queries} judged queries are missing from the queries and score 0"
-        ));
-    }
-    let mut tools = BTreeSet::new();
-    for (_, judgments) in qrels.iter() {
-        for (tool, _) in judgments.iter() {
-            if catalog.find(tool).is_none() {
-                tools.insert(tool);
-            }
-        }
-    }
-    if let Some(first) = tools.first() {
-        output::warn(format!(
-            "{set}: {} judged tools are not in the catalog, such as {first:?}",
-            tools.len()
-        ));
     }
 }

@@ -75,11 +75,21 @@ impl LearnCommand {
         };
         let existing_count = examples.len();
         let (mut requests, mut pairs) = (0_usize, 0_usize);
+        let mut without_content = 0_usize;
         let mut unknown: BTreeSet<String> = BTreeSet::new();
         for path in &self.logs {
             let served = learn::read_log(&read_input(path)?, &path.display().to_string())?;
             requests += served.len();
-            for LearnedRequest { request, called } in served {
+            for served_request in served {
+                let LearnedRequest {
+                    request,
+                    has_content,
+                    called,
+                } = served_request;
+                if !has_content {
+                    without_content += 1;
+                    continue;
+                }
                 for name in called {
                     pairs += 1;
                     let Some(tool) = resolve(&name) else {
@@ -94,6 +104,12 @@ impl LearnCommand {
             let names = excerpt::list(&unknown.iter().collect::<Vec<_>>(), ", ");
             output::warn(format!(
                 "skipped names that are unknown or ambiguous in the catalog: {names}"
+            ));
+        }
+        if without_content > 0 {
+            output::note(format!(
+                "skipped {without_content} requests that do not say what they ask for, such as \
+                 \"yes please\""
             ));
         }
         let text = examples.to_json_lines();

@@ -24,8 +24,8 @@ use picktools::options::{Fusion, TokenBudget};
 use picktools::rerank::Reranker;
 use picktools::selection::{
     BlockedMatch, CallCooccurrence, CallFrequency, DropReason, ExampleEvidence, Field,
-    IneligibleTool, NameOrigin, NoMatchKind, PriorEvidence, Provenance, RerankEvidence,
-    RerankReport, ShownDefinition, SkillPick, TermEvidence, TokenReport, WordEvidence,
+    IneligibleTool, NameOrigin, PriorEvidence, Provenance, RerankEvidence, RerankReport,
+    ShownDefinition, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Engine, Pick, PickOptions, Query, Selection, Tool};
@@ -48,7 +48,7 @@ Examples:
 /// Pick the tools that a request needs.
 ///
 /// Each pick has a score and a reason. Ineligible tools and tools below the threshold are counted.
-/// --explain shows the evidence of the picks and of the other tools among the best 100 candidates.
+/// --explain shows the evidence of the best 100 tools above the threshold.
 /// It also lists up to 50 ineligible tools with their reasons.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -59,7 +59,7 @@ pub(super) struct PickCommand {
     /// Read the request from a file, or from standard input for -.
     ///
     /// The file contains text, any JSON, or a transcript in a provider's format. The last user
-    /// message of a transcript is the request; the messages before it are its context.
+    /// message of a transcript is the request. Earlier messages give its context.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
     /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
@@ -89,9 +89,9 @@ pub(super) struct PickCommand {
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Show the evidence of the best 100 candidates, and up to 50 ineligible tools.
+    /// Show the evidence of the best 100 tools, and up to 50 ineligible tools.
     ///
-    /// The evidence is that of the picks and of the other tools among the best 100 candidates. The
+    /// The evidence is that of the best 100 tools above the threshold, and of every pick. The
     /// ineligible tools have their reasons. Tools below the threshold are only counted.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
@@ -100,7 +100,8 @@ pub(super) struct PickCommand {
     no_reasons: bool,
     /// When to report the best match among ineligible tools.
     ///
-    /// Ineligible tools are counted, and named ones are listed, in any case. JSON output lists the
+    /// Ineligible tools are always counted. Those that the request names are always listed. JSON
+    /// output lists the
     /// first 50.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles",
         help_heading = heading::OUTPUT)]
@@ -111,8 +112,8 @@ pub(super) struct PickCommand {
     /// Print tools and skills as a section of a prompt.
     ///
     /// The section replaces the list. It contains the picked tools, or all tools that the caller
-    /// may use. With --provider or --names it uses the names of their definitions, in the format of
-    /// --provider or else of openai.
+    /// may use. With --provider or --names, each tool has the name that its definition has for
+    /// that provider (openai by default).
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "picks", conflicts_with_all = ["json", "explain"],
         help_heading = heading::OUTPUT)]
@@ -693,7 +694,7 @@ fn no_pick_cause(selection: &Selection) -> &'static str {
     {
         "No tool fits the token budget"
     } else if selection.below_threshold > 0 {
-        "No tool fits: no eligible tool reaches the threshold"
+        "No tool fits: no eligible tool is likely enough to serve the request"
     } else if selection.ineligible.total > 0 {
         "No tool fits: no tool is eligible"
     } else {
@@ -704,10 +705,7 @@ fn no_pick_cause(selection: &Selection) -> &'static str {
 /// Returns a hint about the kind of a request that no tool fits.
 fn no_match_hint(selection: &Selection) -> String {
     match &selection.nothing_fits {
-        Some(NoMatchKind::NearSource { source }) => {
-            format!("; closest server: {}", marked(source, MAX_UNKNOWN_CHARS))
-        }
-        Some(NoMatchKind::OutOfScope) => "; no server is close to the request".to_owned(),
+        Some(kind) if selection.below_threshold > 0 => format!("; {kind}"),
         _ => String::new(),
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct ReportPage<'a> {
     pub(super) ablations: &'a [(String, usize)],
     /// The names and identities of the models.
     pub(super) models: Vec<(&'a str, &'a str)>,
+    /// The warnings about the judgments of the sets.
+    pub(super) warnings: Vec<&'a str>,
     /// The sets, in the order of the reports.
     pub(super) sets: Vec<PageSet<'a>>,
 }
@@ -73,8 +75,10 @@ struct PageTemplate<'a> {
     program: &'static str,
     models: &'a [(&'a str, &'a str)],
     sets: Vec<SetCounts>,
+    warnings: &'a [&'a str],
     comparison: ChartWithTable,
     means: Table,
+    intervals: Option<Table>,
     ablation: Table,
     calibration: Option<ChartWithTable>,
     bins: usize,
@@ -96,8 +100,10 @@ impl ReportPage<'_> {
             program: env!("CARGO_PKG_VERSION"),
             models: &self.models,
             sets: sections::sets(self),
+            warnings: &self.warnings,
             comparison: sections::comparison(self),
             means: sections::means(self),
+            intervals: sections::intervals(self),
             ablation: sections::ablation(self),
             calibration,
             bins: bins.unwrap_or_default(),

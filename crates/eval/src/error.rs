@@ -153,6 +153,51 @@ pub enum EvalError {
         /// The id, shortened.
         id: String,
     },
+    /// A line of a file of conversations or requests is not a case.
+    #[error("{path}:{line}: not a case of {kind}; write one object a line, as {form}")]
+    BadTalkCase {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The kind of cases in the file.
+        kind: &'static str,
+        /// The form of a line.
+        form: &'static str,
+        /// The error of the JSON reader.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A folder has no case to measure.
+    #[error(
+        "{path} has no case; add smalltalk*.jsonl, conversations*.jsonl, paste*.jsonl or \
+         parts*.jsonl"
+    )]
+    NoTalkCases {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A case names no catalog.
+    #[error(r#"{path}:{line}: the case names no catalog; add "catalog": "NAME""#)]
+    NoCatalog {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A case needs a tool that its catalog does not have.
+    #[error(
+        "{path}:{line}: unknown tool {tool:?}; write the id of a tool of the catalog {catalog:?}"
+    )]
+    UnknownTool {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The id, shortened.
+        tool: String,
+        /// The catalog.
+        catalog: String,
+    },
     /// A measure's name is not known.
     #[error(
         "unknown measure {text:?}; write one of nDCG@k, R@k, Success@k, Completeness@k, RR@k, \

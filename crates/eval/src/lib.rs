@@ -4,7 +4,8 @@
 //! ranked. [`evaluate`] scores every query under every [`Measure`] into a [`PerQuery`] table. A
 //! [`SetReport`] has the means of that table, and [`compare`] compares two of them. Nothing here
 //! uses an index, the clock or the environment: a run is plain data, so one that another program
-//! wrote is scored in the same way.
+//! wrote is scored in the same way. [`TalkMeasurement`] measures conversations; the caller passes
+//! the function that picks.
 //!
 //! Three conventions apply everywhere:
 //!
@@ -18,28 +19,40 @@
 
 mod calibration;
 mod compare;
+mod confidence;
 mod differences;
 mod distribution;
 mod error;
 mod evaluate;
 mod files;
+mod ineligible;
 mod measure;
 mod qrels;
 mod queries;
 mod random;
 mod report;
 mod run;
+mod talk;
 
 pub use calibration::{Abstention, RELIABILITY_BINS, ReliabilityBin, ScoreCalibration};
 pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, TIE, compare};
+pub use confidence::{
+    BootstrapOptions, CONFIDENCE_LEVEL, ConfidenceInterval, confidence_intervals,
+};
 pub use differences::{QueryDifference, differences};
 pub use distribution::{cumulative, shares};
 pub use error::EvalError;
 pub use evaluate::{PerQuery, evaluate};
 pub use files::{check_writable, write_atomically};
+pub use ineligible::IneligibleJudgments;
 pub use measure::{Measure, MeasureKind};
 pub use qrels::{Judgments, Qrels};
 pub use queries::{EvalQuery, QuerySet};
 pub use random::SplitMix64;
 pub use report::{ConfigurationReport, EvalReport, Latency, REPORT_VERSION, SetReport};
 pub use run::{Run, RunEntry};
+pub use talk::{
+    CaseOrigin, ConversationRates, MissedCase, PartRates, PasteRates, SmallTalkRates,
+    TALK_REPORT_VERSION, TalkCases, TalkKind, TalkMeasurement, TalkPick, TalkRate, TalkReport,
+    TalkRow,
+};

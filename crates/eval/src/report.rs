@@ -7,7 +7,10 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::files::excerpt;
-use super::{Abstention, EvalError, Measure, PerQuery, ScoreCalibration};
+use super::{
+    Abstention, ConfidenceInterval, EvalError, IneligibleJudgments, Measure, PerQuery,
+    ScoreCalibration,
+};
 
 /// The version of the report's JSON form; it changes if a field changes its meaning or is removed.
 pub const REPORT_VERSION: u32 = 1;
@@ -74,6 +77,12 @@ pub struct SetReport {
     pub no_answer: usize,
     /// The mean of each measure over the scored queries, between 0 and 1; empty without queries.
     pub measures: BTreeMap<Measure, f64>,
+    /// The confidence intervals of these means, if they were computed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub intervals: BTreeMap<Measure, ConfidenceInterval>,
+    /// The relevant tools that the access policy excludes, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ineligible_judged: Option<IneligibleJudgments>,
     /// The latency of queries, in microseconds, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
@@ -97,6 +106,8 @@ impl SetReport {
             queries: scores.len(),
             no_answer: scores.no_answer(),
             measures: scores.mean(),
+            intervals: BTreeMap::new(),
+            ineligible_judged: None,
             latency_us,
             calibration: None,
             abstention: None,
@@ -107,12 +118,13 @@ impl SetReport {
 /// The results on all sets, with the mean over them.
 ///
 /// It serialises to
-/// `{"version":1,"sets":{NAME:{"tools":N,"queries":N,"measures":{…},"latency_us":{…}}},"mean":{…}}`.
-/// The sets have the given order, and the measures that of [`Measure::STANDARD`].
+/// `{"version":1,"sets":{NAME:{"tools":N,"queries":N,"measures":{…},"latency_us":{…}}},"mean":{…}}`,
+/// with `intervals` in each set and `mean_intervals` if they were computed. The sets have the given order, and the measures that of [`Measure::STANDARD`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalReport {
     sets: Vec<(String, SetReport)>,
     mean: BTreeMap<Measure, f64>,
+    mean_intervals: BTreeMap<Measure, ConfidenceInterval>,
 }
 
 impl EvalReport {
@@ -144,7 +156,18 @@ impl EvalReport {
         for (measure, (sum, count)) in totals {
             mean.insert(measure, sum / count as f64);
         }
-        Ok(Self { sets, mean })
+        Ok(Self {
+            sets,
+            mean,
+            mean_intervals: BTreeMap::new(),
+        })
+    }
+
+    /// Sets the confidence intervals of the means over the sets.
+    #[must_use]
+    pub fn with_mean_intervals(mut self, intervals: BTreeMap<Measure, ConfidenceInterval>) -> Self {
+        self.mean_intervals = intervals;
+        self
     }
 
     /// Returns the sets with their names, in the given order.
@@ -155,6 +178,11 @@ impl EvalReport {
     /// Returns the unweighted mean of each measure over the sets that have it.
     pub fn mean(&self) -> &BTreeMap<Measure, f64> {
         &self.mean
+    }
+
+    /// Returns the confidence intervals of [`EvalReport::mean`]; empty if they were not computed.
+    pub fn mean_intervals(&self) -> &BTreeMap<Measure, ConfidenceInterval> {
+        &self.mean_intervals
     }
 
     /// Computes the unweighted mean of another figure over the sets that have it; `None` if no set
@@ -210,6 +238,9 @@ impl Serialize for ConfigurationReport {
         configuration.serialize_entry("name", &self.name)?;
         configuration.serialize_entry("sets", &InOrder(&self.report.sets))?;
         configuration.serialize_entry("mean", &self.report.mean)?;
+        if !self.report.mean_intervals.is_empty() {
+            configuration.serialize_entry("mean_intervals", &self.report.mean_intervals)?;
+        }
         for (name, figure) in [("mean_ece", self.ece()), ("mean_auroc", self.auroc())] {
             if let Some(figure) = figure {
                 configuration.serialize_entry(name, &figure)?;
@@ -230,10 +261,13 @@ impl Serialize for ConfigurationReport {
 
 impl Serialize for EvalReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut report = serializer.serialize_map(Some(3))?;
+        let mut report = serializer.serialize_map(None)?;
         report.serialize_entry("version", &REPORT_VERSION)?;
         report.serialize_entry("sets", &InOrder(&self.sets))?;
         report.serialize_entry("mean", &self.mean)?;
+        if !self.mean_intervals.is_empty() {
+            report.serialize_entry("mean_intervals", &self.mean_intervals)?;
+        }
         report.end()
     }
 }
@@ -259,6 +293,8 @@ mod tests {
             queries: 2,
             no_answer: 0,
             measures,
+            intervals: BTreeMap::new(),
+            ineligible_judged: None,
             latency_us: None,
             calibration: None,
             abstention: None,
@@ -324,6 +360,32 @@ mod tests {
         let means =
             r#""mean":{"nDCG@10":0.5},"mean_auroc":1.0,"mean_latency_us":{"p50":3.0,"p99":3.0}}"#;
         assert!(json.ends_with(means), "{json}");
+    }
+
+    #[test]
+    fn intervals_are_serialised_beside_the_means() {
+        let recall: Measure = "R@1".parse().expect("a known measure");
+        let intervals = BTreeMap::from([(
+            recall,
+            ConfidenceInterval {
+                low: 0.25,
+                high: 0.75,
+            },
+        )]);
+        let mut measured = set("R@1", 0.5);
+        measured.intervals.clone_from(&intervals);
+        let report = EvalReport::new(vec![("a".to_owned(), measured)]).expect("one name");
+        let report = report.with_mean_intervals(intervals);
+        let json = serde_json::to_value(&report).expect("plain data");
+        let interval = serde_json::json!({"R@1": {"low": 0.25, "high": 0.75}});
+        assert_eq!(json["sets"]["a"]["intervals"], interval);
+        assert_eq!(json["mean_intervals"], interval);
+        let configuration = ConfigurationReport {
+            name: "keyword".to_owned(),
+            report,
+        };
+        let json = serde_json::to_value(&configuration).expect("plain data");
+        assert_eq!(json["mean_intervals"], interval);
     }
 
     #[test]

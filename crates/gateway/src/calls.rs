@@ -84,12 +84,19 @@ impl CallRunner<'_> {
         let run = async move {
             self.gateway.journal.ready()?;
             let started = Instant::now();
+            let requested = call.name.clone();
+            let routed = view.merged.route(call.clone());
+            let (call, refusal) = match routed {
+                Ok(routed) => (routed, None),
+                Err(refusal) => (call, Some(refusal)),
+            };
             let tool = view.find_tool(&call.name).ok().cloned();
+            let tool = tool.filter(|_| refusal.is_none());
             let call_entry = self.gateway.journal.record_call(|| CallEntry {
                 key: Arc::clone(&self.caller.key),
                 role: Arc::clone(&self.caller.role),
                 session: Arc::clone(&self.caller.owner.0),
-                requested: call.name.clone(),
+                requested,
                 tool: tool.clone(),
                 arguments: call.arguments.clone(),
             });
@@ -97,10 +104,14 @@ impl CallRunner<'_> {
             if let Some(tool) = &tool {
                 span.record("tool", &*tool.id);
             }
-            let outcome = self
-                .validate_and_relay(snapshot, view, call, input_answers)
-                .instrument(span.clone())
-                .await;
+            let outcome = match refusal {
+                Some(refusal) => Err(refusal),
+                None => {
+                    self.validate_and_relay(snapshot, view, call, input_answers)
+                        .instrument(span.clone())
+                        .await
+                }
+            };
             let outcome_name = match &outcome {
                 Ok(CallOutcome {
                     response: CallToolResponse::Complete(result),

@@ -1,6 +1,6 @@
 //! The front tools: their definitions and their answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,12 @@ use picktools::{Pick, PickOptions, Query, Selection, Tool};
 use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::{Map, Value, json};
 
+use crate::accounts::MergedTool;
+pub(crate) use crate::naming::{CALL, DESCRIBE, SEARCH};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance::{self, Search};
-
-/// The names of the front tools.
-pub(crate) const SEARCH: &str = "search_tools";
-pub(crate) const DESCRIBE: &str = "describe_tool";
-pub(crate) const CALL: &str = "call_tool";
 
 /// The default and the largest number of tools that a search returns.
 const DEFAULT_LIMIT: usize = 8;
@@ -29,6 +26,10 @@ const SEARCH_TOKENS: usize = 6_000;
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most servers that a description names.
 const MAX_NAMED: usize = 12;
+
+/// The most servers that an empty search result lists, and the most tools of each.
+const MAX_LISTED_SERVERS: usize = 30;
+const MAX_LISTED_TOOLS: usize = 4;
 
 /// Returns the definitions for a client that may see this number of tools of these servers.
 pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
@@ -163,6 +164,9 @@ pub(crate) async fn search(
             return Err(Refusal::new(Code::InvalidArguments, message));
         };
         options.access.allow_sources = [source.clone()].into();
+    } else {
+        // One tool represents those that are merged with it, so that they take one place.
+        options.access.exclude.extend(view.merged.further_ids());
     }
     let query = Query::new(query);
     let selection = snapshot.pick_async(query.clone(), options.clone()).await;
@@ -173,10 +177,18 @@ pub(crate) async fn search(
     let translation = translate_picks(snapshot, &picks)?;
     let mut tools = Vec::with_capacity(picks.len());
     let mut shortened = Vec::new();
+    let mut shown_ids: BTreeSet<&str> = BTreeSet::new();
     for (pick, definition) in picks
         .iter()
         .zip(translation.tools.as_array().into_iter().flatten())
     {
+        let merged = view.merged.containing(&pick.tool.id);
+        let shown_tools = merged.map_or(std::slice::from_ref(&pick.tool), MergedTool::tools);
+        if !shown_ids.insert(&shown_tools[0].id) {
+            continue;
+        }
+        let merged_definition = merged.and_then(|merged| merged.definition(&pick.shown_tool()));
+        let definition = merged_definition.as_ref().unwrap_or(definition);
         let mut entry = definition.as_object().cloned().unwrap_or_default();
         if pick
             .definition
@@ -189,15 +201,17 @@ pub(crate) async fn search(
         let rounded = (f64::from(pick.score) * 1_000.0).round() / 1_000.0;
         entry.insert("score".to_owned(), json!(rounded));
         entry.insert("reason".to_owned(), json!(pick.reason));
-        annotate(&mut entry, &pick.tool, view, down_reason);
+        annotate(&mut entry, shown_tools, view, down_reason);
         tools.push(Value::Object(entry));
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
-        answer["hint"] = json!(
-            "No tool fits. Describe the task in other words, or name the kind of object that it \
-             is about."
-        );
+        answer["hint"] = json!(no_match_hint(&selection));
+        answer["servers"] = servers(snapshot, view);
+        let omitted = view.sources.len().saturating_sub(MAX_LISTED_SERVERS);
+        if omitted > 0 {
+            answer["servers_omitted"] = json!(omitted);
+        }
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
@@ -216,6 +230,35 @@ pub(crate) async fn search(
         answer,
         picks.iter().map(|pick| Arc::clone(&pick.tool)).collect(),
     ))
+}
+
+/// Says that no tool fits, and what may help.
+fn no_match_hint(selection: &Selection) -> String {
+    let mut hint = "No tool fits".to_owned();
+    if let Some(kind) = &selection.nothing_fits {
+        hint.push_str(&format!(": {kind}"));
+    }
+    hint.push_str(
+        ". Describe the task in other words, name the kind of object that it is about, or answer \
+         without a tool.",
+    );
+    hint
+}
+
+/// Lists the servers of a view with the number of their tools and the names of the first ones,
+/// which tell what the servers are about.
+fn servers(snapshot: &Snapshot, view: &View) -> Value {
+    let mut servers = Vec::new();
+    for source in view.sources.iter().take(MAX_LISTED_SERVERS) {
+        let is_own = |tool: &&Arc<Tool>| tool.source.as_ref() == Some(source);
+        let tools: Vec<&Arc<Tool>> = view.tools.iter().filter(is_own).collect();
+        let mut examples = Vec::new();
+        for tool in tools.iter().take(MAX_LISTED_TOOLS) {
+            examples.push(snapshot.names.get(&tool.id).unwrap_or(&tool.id));
+        }
+        servers.push(json!({"server": source, "tools": tools.len(), "examples": examples}));
+    }
+    json!(servers)
 }
 
 /// Translates the picked tools, under the names that clients are shown.
@@ -248,16 +291,23 @@ pub(crate) fn describe(
     let mut definitions = Vec::with_capacity(names.len());
     let mut tools = Vec::with_capacity(names.len());
     for name in &names {
-        let tool = view
-            .find_tool(name)
-            .map_err(|error| Refusal::from_call_error(error, name))?;
-        let Some(Value::Object(definition)) = snapshot.definition(tool) else {
+        let shown_tools = match view.merged.find(name) {
+            Some(merged) => merged.tools(),
+            None => {
+                let tool = view
+                    .find_tool(name)
+                    .map_err(|error| Refusal::from_call_error(error, name))?;
+                let merged = view.merged.containing(&tool.id);
+                merged.map_or(std::slice::from_ref(tool), MergedTool::tools)
+            }
+        };
+        let shown = snapshot.shown_definitions(view, shown_tools);
+        let Some(Value::Object(mut entry)) = shown.into_iter().next() else {
             return Err(Refusal::unknown(name));
         };
-        let mut entry = definition.clone();
-        annotate(&mut entry, tool, view, down_reason);
+        annotate(&mut entry, shown_tools, view, down_reason);
         definitions.push(Value::Object(entry));
-        tools.push(Arc::clone(tool));
+        tools.extend(shown_tools.iter().take(1).cloned());
     }
     let answer = match definitions.len() {
         1 => definitions.remove(0),
@@ -266,19 +316,37 @@ pub(crate) fn describe(
     Ok((answer, tools))
 }
 
-/// Adds members that the protocol does not define.
+/// Adds members that the protocol does not define, for a tool or for merged tools.
 fn annotate(
     entry: &mut Map<String, Value>,
-    tool: &Tool,
+    tools: &[Arc<Tool>],
     view: &View,
     down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
 ) {
-    if let Some(source) = &tool.source {
-        entry.insert("server".to_owned(), json!(source));
-        if down_reason(source).is_some() {
-            entry.insert("server_state".to_owned(), json!("down"));
+    let mut servers: Vec<&str> = Vec::new();
+    for tool in tools {
+        servers.extend(tool.source.as_deref());
+    }
+    let is_down = |server: &&&str| down_reason(server).is_some();
+    match servers.as_slice() {
+        [] => {}
+        [server] => {
+            entry.insert("server".to_owned(), json!(server));
+            if is_down(&server) {
+                entry.insert("server_state".to_owned(), json!("down"));
+            }
+        }
+        several => {
+            entry.insert("servers".to_owned(), json!(several));
+            let down: Vec<&&str> = several.iter().filter(is_down).collect();
+            if !down.is_empty() {
+                entry.insert("servers_down".to_owned(), json!(down));
+            }
         }
     }
+    let Some(tool) = tools.first() else {
+        return;
+    };
     if tool.untrusted {
         entry.insert("untrusted".to_owned(), json!(true));
     }

@@ -211,7 +211,7 @@ impl Handler {
             .meter
             .record(&GatewayEvent::List { tokens, all_tokens });
         match mode {
-            Mode::PassThrough => clone_definitions(snapshot, &view.tools).collect(),
+            Mode::PassThrough => snapshot.shown_definitions(view, &view.tools),
             Mode::Dynamic => {
                 let mut definitions = Vec::from(front);
                 definitions.extend_from_slice(&lock(&self.session.joined));
@@ -228,6 +228,9 @@ impl Handler {
         tools: &[Arc<CatalogTool>],
         context: &RequestContext<RoleServer>,
     ) {
+        let Ok(view) = snapshot.view(&self.caller(context).role) else {
+            return;
+        };
         self.load_shared_session(context).await;
         if self
             .session
@@ -237,7 +240,7 @@ impl Handler {
         {
             return;
         }
-        let added = self.session.add(clone_definitions(snapshot, tools));
+        let added = self.session.add(snapshot.shown_definitions(&view, tools));
         if added.is_empty() {
             return;
         }
@@ -483,16 +486,6 @@ fn session_id(parts: &http::request::Parts) -> Option<&str> {
     parts.headers.get(SESSION)?.to_str().ok()
 }
 
-/// Clones the definitions of tools.
-fn clone_definitions(
-    snapshot: &Snapshot,
-    tools: &[Arc<CatalogTool>],
-) -> impl Iterator<Item = Value> {
-    tools
-        .iter()
-        .filter_map(|tool| snapshot.definition(tool).cloned())
-}
-
 /// Returns the start of the page that a cursor names, if the cursor belongs to the list with this
 /// digest and length.
 fn page_start(cursor: &str, digest: &str, length: usize) -> Option<usize> {
@@ -503,7 +496,8 @@ fn page_start(cursor: &str, digest: &str, length: usize) -> Option<usize> {
 
 /// Returns `true` if a tool has parameters with the names `name` and `arguments`.
 fn takes_name_and_arguments(view: &View, name: &str) -> bool {
-    let Ok(tool) = view.find_tool(name) else {
+    let merged = view.merged.find(name).map(|merged| &merged.tools()[0]);
+    let Some(tool) = merged.or_else(|| view.find_tool(name).ok()) else {
         return false;
     };
     let has = |key| {
@@ -526,13 +520,8 @@ async fn notify_changes<T, F>(
 {
     let list = |snapshot: &Snapshot| -> Option<Vec<String>> {
         let view = snapshot.view(role).ok()?;
-        let mut definitions = Vec::with_capacity(view.tools.len());
-        for tool in &view.tools {
-            if let Some(definition) = snapshot.definition(tool) {
-                definitions.push(definition.to_string());
-            }
-        }
-        Some(definitions)
+        let definitions = snapshot.shown_definitions(&view, &view.tools);
+        Some(definitions.iter().map(Value::to_string).collect())
     };
     let mut previous = {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());

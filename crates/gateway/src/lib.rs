@@ -24,6 +24,7 @@ mod changes;
 mod listener;
 pub mod upstream;
 mod tolerance;
+mod accounts;
 pub mod snapshot;
 pub mod journal;
 pub mod front;

@@ -10,20 +10,48 @@ const MAX_CHARS: usize = 48;
 /// The number of digest digits at the end of a shortened name.
 const DIGITS: usize = 8;
 
+/// The names of the front tools.
+pub(crate) const SEARCH: &str = "search_tools";
+pub(crate) const DESCRIBE: &str = "describe_tool";
+pub(crate) const CALL: &str = "call_tool";
+pub(crate) const FRONT_TOOLS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
+
 /// Returns the name of a tool or prompt: `source__name`. It does not depend on other upstreams.
 ///
 /// A name that is too long or has characters that models do not accept ends with digits of its
 /// digest, so that names stay unique.
 pub(crate) fn qualified_name(source: &str, name: &str) -> String {
     let full_name = format!("{source}{SEPARATOR}{name}");
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_unclear = source.contains(SEPARATOR) || source.ends_with('_') || name.starts_with('_');
-    if full_name.len() <= MAX_CHARS && full_name.chars().all(is_plain) && !is_unclear {
+    if is_accepted(&full_name) && !is_unclear {
         return full_name;
     }
-    let digest = Sha256::digest(format!("{source}\0{name}"));
+    with_digest(&full_name, &format!("{source}\0{name}"))
+}
+
+/// Returns the shown name of equal tools of several servers: the name of the tools, if models
+/// accept it.
+pub(crate) fn merged_name(name: &str) -> String {
+    if is_accepted(name) && !name.is_empty() {
+        return name.to_owned();
+    }
+    with_digest(name, name)
+}
+
+/// Returns `true` if a name is short enough and models accept its characters.
+fn is_accepted(name: &str) -> bool {
+    name.len() <= MAX_CHARS && name.chars().all(is_plain)
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Returns the start of a name with digits of the digest of `identity`.
+fn with_digest(name: &str, identity: &str) -> String {
+    let digest = Sha256::digest(identity);
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let prefix: String = full_name
+    let prefix: String = name
         .chars()
         .map(|c| if is_plain(c) { c } else { '_' })
         .take(MAX_CHARS - DIGITS - 1)

@@ -12,7 +12,7 @@ use picktools_audit::AuditSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::proxy::{ProviderSettings, ProxyMode, ProxySettings};
+pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings, ToolPatterns};
 
 /// The role of callers without another role.
 pub const DEFAULT_ROLE: &str = "default";
@@ -42,6 +42,9 @@ pub struct Settings {
     pub search_tokens: Option<usize>,
     /// The style of tool names.
     pub names: NameStyle,
+    /// `true` if equal tools of several servers are shown as one tool with a parameter for the
+    /// server.
+    pub merge_accounts: bool,
     /// The trust in definitions that were not approved.
     pub trust: Trust,
     /// The settings of upstreams, by their names in the configuration; `*` stands for all others.
@@ -615,5 +618,36 @@ mod tests {
             r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#,
         )
         .expect_err("Anthropic has no such mode");
+    }
+
+    #[test]
+    fn proxy_patterns_are_checked_and_match_names_and_globs() {
+        let proxy = |text: &str| Settings::parse(&format!(r#"{{"proxy": {text}}}"#));
+        let settings = proxy(r#"{"always_include": ["Bash", "a[0]", "mcp__github__*"]}"#);
+        let settings = settings.expect("valid settings").proxy;
+        assert_eq!(settings.host_tools, HostTools::Keep);
+        let patterns = settings.always_included().expect("valid patterns");
+        for (name, expected) in [
+            ("Bash", true),
+            ("bash", false),
+            ("BashOutput", false),
+            ("a[0]", true),
+            ("mcp__github__create/issue", true),
+            ("mcp__gitlab__list", false),
+            ("x_mcp__github__list", false),
+            ("", false),
+        ] {
+            assert_eq!(patterns.matches(name), expected, "{name:?}");
+        }
+        for (text, expected) in [
+            (r#"{"always_include": ["["]}"#, "proxy.always_include"),
+            (r#"{"always_include": [" "]}"#, "empty"),
+            (r#"{"always_include": "Bash"}"#, "sequence"),
+            (r#"{"always_included": ["Bash"]}"#, "unknown field"),
+            (r#"{"host_tools": "drop"}"#, "unknown variant"),
+        ] {
+            let error = proxy(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 }

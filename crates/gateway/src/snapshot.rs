@@ -21,6 +21,7 @@ use picktools_provider::{Tokenizer, TranslateOptions, Translation};
 use picktools_state::{StateStamp, StateStore, lock};
 use serde_json::Value;
 
+use crate::accounts::MergedTools;
 use crate::pins::{Pins, ServerListing};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::{DEFAULT_ROLE, NameStyle, Role, Settings, Unsafe, UpstreamRules};
@@ -44,6 +45,8 @@ pub struct Snapshot {
     definitions: HashMap<String, Value>,
     /// The mapping of shown names; its definitions were moved out.
     translation: Translation,
+    /// The names of the servers that run tools.
+    servers: BTreeSet<String>,
     /// The ids of quarantined tools.
     pub quarantined: BTreeSet<String>,
     /// The stamp of the approvals with which it was built.
@@ -66,6 +69,8 @@ pub struct View {
     pub tools: Vec<Arc<Tool>>,
     /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
+    /// The visible tools that are shown as one.
+    pub(crate) merged: MergedTools,
     tokens: OnceLock<usize>,
 }
 
@@ -80,7 +85,9 @@ impl Snapshot {
         previous_engine: Option<&Engine>,
     ) -> Result<Self, String> {
         let mut untrusted_sources = BTreeSet::new();
+        let mut servers = BTreeSet::new();
         for upstream in upstream_tools {
+            servers.insert(upstream.server.name.clone());
             if upstream.rules.untrusted {
                 untrusted_sources.insert(upstream.server.name.clone());
             }
@@ -133,6 +140,7 @@ impl Snapshot {
             names,
             definitions,
             translation,
+            servers,
             quarantined,
             approvals,
             store,
@@ -250,6 +258,10 @@ impl Snapshot {
             access,
             ..PickOptions::default()
         };
+        let mut merged = MergedTools::default();
+        if self.settings.merge_accounts {
+            merged = MergedTools::new(&tools, &self.servers, &self.names);
+        }
         let mut view = View {
             options,
             hydrator,
@@ -257,25 +269,40 @@ impl Snapshot {
             hides: false,
             tools,
             sources,
+            merged,
             tokens: OnceLock::new(),
         };
         view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
         Ok(view)
     }
 
-    /// Returns the definition of a tool, as in `tools/list`.
+    /// Returns the definition of a tool, as in `tools/list` without merged tools.
     pub fn definition(&self, tool: &Tool) -> Option<&Value> {
         self.definitions.get(&tool.id)
+    }
+
+    /// Returns the definitions under which a client of a view is shown these tools, each once.
+    pub(crate) fn shown_definitions(&self, view: &View, tools: &[Arc<Tool>]) -> Vec<Value> {
+        let mut shown_ids: BTreeSet<&str> = BTreeSet::new();
+        let mut definitions = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let merged = view.merged.containing(&tool.id);
+            let first = merged.and_then(|merged| merged.tools().first());
+            if !shown_ids.insert(&first.unwrap_or(tool).id) {
+                continue;
+            }
+            match merged {
+                Some(merged) => definitions.extend(merged.definition(tool)),
+                None => definitions.extend(self.definition(tool).cloned()),
+            }
+        }
+        definitions
     }
 
     /// Returns the tokens of the definitions of all tools of a view.
     pub(crate) fn tokens(&self, view: &View) -> usize {
         *view.tokens.get_or_init(|| {
-            let definitions: Vec<&Value> = view
-                .tools
-                .iter()
-                .filter_map(|tool| self.definition(tool))
-                .collect();
+            let definitions = self.shown_definitions(view, &view.tools);
             Tokenizer::O200k.count(&serde_json::json!(definitions).to_string())
         })
     }

@@ -7,8 +7,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use picktools::json;
-use picktools_provider::turns;
+use picktools::query::MAX_EARLIER_MESSAGES;
+use picktools::{Query, json};
+use picktools_provider::{query_from_turns, turns};
 
 /// The largest number of tools of one request; a request with more says little about each.
 const MAX_TOOLS: usize = 8;
@@ -47,6 +48,9 @@ pub enum LearnError {
 pub struct LearnedRequest {
     /// The text of the request.
     pub request: String,
+    /// `false` if the request does not itself say what it asks for, as "yes please". Such a request
+    /// makes no example ([`Query::has_own_content`]).
+    pub has_content: bool,
     /// The names of the called tools, each once, in order: the first 8.
     pub called: Vec<String>,
 }
@@ -65,7 +69,8 @@ struct LoggedRequest {
 ///   is a request, with the tools that were called before the next one,
 /// - an audit record, `{"request": TEXT, "called": [NAME, …]}` with any other members.
 ///
-/// Requests without a call are left out. Errors name `origin` as the log.
+/// Requests without a call are left out. A request that does not itself say what it asks for has no
+/// [`content`](LearnedRequest::has_content). Errors name `origin` as the log.
 ///
 /// ```
 /// let log = "mail it to Bob\tsend_mail\n{\"request\": \"will it rain?\", \"called\": [\"get_forecast\"]}\n";
@@ -110,7 +115,7 @@ impl Log<'_> {
             Err(error) => return Err(self.error(number, format!("it is not UTF-8: {error}"))),
         };
         if let Some((request, tool)) = text.rsplit_once('\t') {
-            return self.add(request.to_owned(), [tool.trim()], number);
+            return self.add_record(request, &[tool.trim().to_owned()], number);
         }
         match serde_json::from_str(text) {
             Ok(value) => self.read_value(&value, number),
@@ -123,16 +128,22 @@ impl Log<'_> {
 
     fn read_value(&mut self, value: &Value, line: usize) -> Result<(), LearnError> {
         if let Some(turns) = turns(value) {
-            for turn in turns {
+            for (index, turn) in turns.iter().enumerate() {
                 // Calls before the first message of the user answer no request.
-                if !turn.request.is_empty() {
-                    self.add(turn.request, turn.called, line)?;
+                if turn.request.is_empty() || turn.called.is_empty() {
+                    continue;
+                }
+                let first = index.saturating_sub(MAX_EARLIER_MESSAGES);
+                if let Some(query) = query_from_turns(&turns[first..=index]) {
+                    self.add(&query, &turn.request, &turn.called, line)?;
                 }
             }
             return Ok(());
         }
         let error = match LoggedRequest::deserialize(value) {
-            Ok(LoggedRequest { request, called }) => return self.add(request, called, line),
+            Ok(LoggedRequest { request, called }) => {
+                return self.add_record(&request, &called, line);
+            }
             Err(error) => error,
         };
         match value.as_array() {
@@ -147,7 +158,9 @@ impl Log<'_> {
     fn read_records(&mut self, records: &[Value], line: usize) -> Result<(), LearnError> {
         for (index, record) in records.iter().enumerate() {
             match LoggedRequest::deserialize(record) {
-                Ok(LoggedRequest { request, called }) => self.add(request, called, line)?,
+                Ok(LoggedRequest { request, called }) => {
+                    self.add_record(&request, &called, line)?;
+                }
                 Err(error) => {
                     let message = format!("entry {}: {}", index + 1, json::message(&error));
                     return Err(self.error(line, message));
@@ -157,20 +170,30 @@ impl Log<'_> {
         Ok(())
     }
 
-    fn add<T: Into<String>>(
+    /// Adds a request without a conversation.
+    fn add_record(
         &mut self,
-        request: String,
-        called: impl IntoIterator<Item = T>,
+        request: &str,
+        called: &[String],
+        line: usize,
+    ) -> Result<(), LearnError> {
+        self.add(&Query::new(request), request, called, line)
+    }
+
+    fn add(
+        &mut self,
+        query: &Query,
+        request: &str,
+        called: &[String],
         line: usize,
     ) -> Result<(), LearnError> {
         let mut names: Vec<String> = Vec::new();
         for name in called {
-            let name = name.into();
             if name.trim().is_empty() {
                 return Err(self.error(line, "the name of a tool is empty".to_owned()));
             }
-            if names.len() < MAX_TOOLS && !names.contains(&name) {
-                names.push(name);
+            if names.len() < MAX_TOOLS && !names.contains(name) {
+                names.push(name.clone());
             }
         }
         if names.is_empty() {
@@ -183,7 +206,8 @@ impl Log<'_> {
             });
         }
         self.requests.push(LearnedRequest {
-            request,
+            request: request.to_owned(),
+            has_content: query.has_own_content(),
             called: names,
         });
         Ok(())
@@ -255,6 +279,30 @@ mod tests {
             pairs(&[("rain?", "a b")])
         );
         assert_eq!(read_pairs(""), []);
+    }
+
+    #[test]
+    fn turns_without_content_are_marked() {
+        let ask = |text: &str| json!({"role": "user", "content": text});
+        let call = |name: &str| json!({"role": "assistant", "content": "Shall I post that in the chat?", "tool_calls": [{"function": {"name": name}}]});
+        let transcript = json!([
+            ask("is the deploy of the website done?"),
+            call("get_deploy"),
+            ask("yes please"),
+            call("post_message"),
+            ask("thanks!"),
+            call("add_reaction"),
+            ask("create a calendar event for the meeting"),
+            call("create_event"),
+        ]);
+        let requests = read_log(transcript.to_string().as_bytes(), "log").expect("valid");
+        let marks: Vec<bool> = requests.iter().map(|request| request.has_content).collect();
+        assert_eq!(marks, [true, false, false, true]);
+        let lines = "thanks!\tadd_reaction\nmail it to Bob\tsend_mail\n\
+            {\"request\": \"ok\", \"called\": [\"a\"]}\n";
+        let requests = read_log(lines.as_bytes(), "log").expect("valid");
+        let marks: Vec<bool> = requests.iter().map(|request| request.has_content).collect();
+        assert_eq!(marks, [false, true, false]);
     }
 
     #[test]

@@ -4,6 +4,10 @@
 #[cfg(feature = "static")]
 pub static STATIC_MODEL: &[u8] = include_bytes!("../static/model.bin");
 
+/// The reader of requests: linear models of what a message asks for (`reader/README.md`).
+#[cfg(feature = "static")]
+pub static READER_MODEL: &[u8] = include_bytes!("../reader/model.bin");
+
 /// The tuned embedding model: a small transformer in ONNX form (`tuned/README.md`).
 ///
 /// It is `None` in a registry's package, because the size of packages is limited.

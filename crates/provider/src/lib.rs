@@ -31,6 +31,7 @@ mod openai_chat;
 mod openai_responses;
 mod restore;
 mod results;
+mod servers;
 mod stream;
 mod tokens;
 mod transcript;
@@ -51,7 +52,7 @@ use format::{Format, Strictness};
 pub use results::CallResult;
 pub use stream::CallStream;
 pub use tokens::Tokenizer;
-pub use transcript::{Turn, query_from_transcript, query_from_value, turns};
+pub use transcript::{Turn, query_from_transcript, query_from_turns, query_from_value, turns};
 pub use translate::{
     Change, ChangeCode, TranslateOptions, Translation, tool_references, translate,
 };

@@ -126,7 +126,7 @@ impl Format for OpenAiResponses {
             list: "input",
             content: "content",
             calls: &[],
-            texts: &["input_text"],
+            texts: &["input_text", "output_text"],
         })
     }
 

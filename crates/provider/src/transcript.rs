@@ -1,8 +1,9 @@
 //! Parsing of transcripts in the formats of the providers.
 //!
-//! A transcript is a list of messages. Only the messages of the user and the names of the called
-//! tools are read. Tool results, messages of the assistant and system messages are ignored, because
-//! they may contain untrusted text.
+//! A transcript is a list of messages. The messages of the user and of the assistant and the names
+//! of the called tools are read. Tool results and system messages are ignored, because they may
+//! contain untrusted text. What the assistant says counts only if the user agrees to it
+//! ([`Query::with_conversation`]).
 //!
 //! The list is read from its end, to a fixed depth and within limits. The cost therefore does not
 //! depend on the rest of the transcript. The provider need not be known: each item is offered to
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use super::Provider;
 use super::format::Format;
 use super::view;
-use picktools::query::{MAX_CONTEXT_MESSAGES, MAX_QUERY_BYTES, Query, add_called};
+use picktools::query::{Author, MAX_EARLIER_MESSAGES, MAX_QUERY_BYTES, Message, Query, add_called};
 
 /// The largest number of messages that are read, counted from the end.
 const MAX_MESSAGES: usize = 4096;
@@ -35,9 +36,9 @@ pub(super) struct Messages {
 /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic,
 /// Ollama), `input` (OpenAI Responses) or `contents` (Gemini).
 ///
-/// The last message of the user is the request, and earlier ones are its context. The names of the
-/// called tools are kept. Tool results and messages of the assistant are ignored, so that their
-/// authors cannot influence the picks.
+/// The last message of the user is the request, and the messages before it are its context
+/// ([`Query::with_conversation`]). The names of the called tools are kept. Tool results are ignored,
+/// so that their authors cannot influence the picks.
 ///
 /// Only the end of a long transcript is read. A transcript without messages gives an empty request.
 /// `None` if the value is not a transcript.
@@ -55,13 +56,13 @@ pub(super) struct Messages {
 /// ```
 pub fn query_from_transcript(value: &Value) -> Option<Query> {
     let Transcript {
-        mut user_messages,
+        request,
+        earlier,
         called,
     } = Transcript::parse(value)?;
-    let request = user_messages.pop().unwrap_or_default();
     Some(
         Query::new(request)
-            .with_context(&user_messages)
+            .with_conversation(earlier)
             .with_called(called),
     )
 }
@@ -80,8 +81,10 @@ pub fn query_from_value(value: &Value) -> Query {
 /// The parts of a transcript that are read.
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
-    /// The last message of the user and those before it, oldest first.
-    user_messages: Vec<String>,
+    /// The last message of the user.
+    request: String,
+    /// The messages of the user and the assistant before the request, oldest first.
+    earlier: Vec<Message>,
     /// The names of the called tools, each once, latest last.
     called: Vec<String>,
 }
@@ -96,13 +99,32 @@ pub(super) enum Item<'a> {
 }
 
 /// A request of the user, with the calls of the assistant up to the next request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Turn {
-    /// The text of the user; empty if the transcript begins with calls.
+    /// The text of the user; empty if the transcript begins with the assistant.
     pub request: String,
     /// The names of the called tools, each once, in order; at most 64.
     pub called: Vec<String>,
+    /// The texts of the assistant up to the next request, each on lines of its own.
+    pub answer: String,
+}
+
+/// Makes the query of the last turn, in the context of those before it. `None` without turns.
+pub fn query_from_turns(turns: &[Turn]) -> Option<Query> {
+    let (last, earlier_turns) = turns.split_last()?;
+    let mut earlier = Vec::with_capacity(2 * earlier_turns.len());
+    for turn in earlier_turns {
+        for (author, text) in [
+            (Author::User, &turn.request),
+            (Author::Assistant, &turn.answer),
+        ] {
+            if !text.is_empty() {
+                earlier.push(Message::new(author, text.as_str()));
+            }
+        }
+    }
+    Some(Query::new(last.request.as_str()).with_conversation(earlier))
 }
 
 /// Splits a transcript into turns, oldest first.
@@ -126,29 +148,34 @@ pub struct Turn {
 pub fn turns(value: &Value) -> Option<Vec<Turn>> {
     let mut turns: Vec<Turn> = Vec::new();
     for item in items(value)?.into_iter().rev() {
-        let names: Vec<&Value> = match item {
+        let (names, answer) = match item {
             Item::User(message) => {
                 if let Some(request) = message_text(message) {
                     turns.push(Turn {
                         request,
-                        called: Vec::new(),
+                        ..Turn::default()
                     });
                 }
                 continue;
             }
-            Item::Assistant(message) => called_names(message),
-            Item::Call(name) => vec![name],
+            Item::Assistant(message) => (called_names(message), message_text(message)),
+            Item::Call(name) => (vec![name], None),
             Item::Other => continue,
         };
-        if turns.is_empty() && !names.is_empty() {
-            turns.push(Turn {
-                request: String::new(),
-                called: Vec::new(),
-            });
+        if turns.is_empty() && (!names.is_empty() || answer.is_some()) {
+            turns.push(Turn::default());
         }
         let Some(turn) = turns.last_mut() else {
             continue;
         };
+        if let Some(answer) = answer
+            && turn.answer.len() <= MAX_QUERY_BYTES
+        {
+            if !turn.answer.is_empty() {
+                turn.answer.push('\n');
+            }
+            turn.answer.push_str(&answer);
+        }
         for name in names {
             if let Value::String(name) = name {
                 add_called(&mut turn.called, name);
@@ -185,21 +212,36 @@ impl Transcript {
     /// Parses a transcript; `None` if the value is not a transcript.
     fn parse(value: &Value) -> Option<Self> {
         let mut transcript = Self::default();
+        let mut request = None;
         for item in items(value)? {
-            match item {
-                Item::User(message) if transcript.user_messages.len() <= MAX_CONTEXT_MESSAGES => {
-                    transcript.user_messages.extend(message_text(message));
-                }
+            let (author, message) = match item {
+                Item::User(message) => (Author::User, message),
                 Item::Assistant(message) => {
                     for name in called_names(message).into_iter().rev() {
                         transcript.call(name);
                     }
+                    (Author::Assistant, message)
                 }
-                Item::Call(name) => transcript.call(name),
-                Item::User(_) | Item::Other => {}
+                Item::Call(name) => {
+                    transcript.call(name);
+                    continue;
+                }
+                Item::Other => continue,
+            };
+            if transcript.earlier.len() == MAX_EARLIER_MESSAGES {
+                continue;
+            }
+            match (message_text(message), author) {
+                (Some(text), Author::User) if request.is_none() => request = Some(text),
+                // What the assistant says after the request does not explain the request.
+                (Some(text), _) if request.is_some() => {
+                    transcript.earlier.push(Message::new(author, text));
+                }
+                _ => {}
             }
         }
-        transcript.user_messages.reverse();
+        transcript.request = request.unwrap_or_default();
+        transcript.earlier.reverse();
         transcript.called.reverse();
         Some(transcript)
     }
@@ -257,7 +299,7 @@ pub(super) fn list_items<'v>(
     view::array_member(message, key).iter().take(MAX_PARTS)
 }
 
-/// Returns the text of a user message; `None` for a message without text, such as tool results.
+/// Returns the text of a message; `None` for a message without text, such as tool results.
 fn message_text(message: &Map<String, Value>) -> Option<String> {
     if let Some(Value::String(text)) = message.get("content") {
         return Some(bounded(text).to_owned());
@@ -309,9 +351,22 @@ mod tests {
     use super::*;
 
     fn check(value: &Value, user_messages: &[&str], called: &[&str]) {
-        let transcript = Transcript::parse(value).expect("it is a transcript");
+        let Transcript {
+            request,
+            earlier,
+            called: names,
+        } = Transcript::parse(value).expect("it is a transcript");
+        let mut texts = Vec::new();
+        for message in earlier {
+            if message.author == Author::User {
+                texts.push(message.text);
+            }
+        }
+        if !request.is_empty() {
+            texts.push(request);
+        }
         assert_eq!(
-            (transcript.user_messages, transcript.called),
+            (texts, names),
             (owned(user_messages), owned(called)),
             "{value}"
         );
@@ -473,7 +528,9 @@ mod tests {
         let many: Vec<Value> = std::iter::once(json!("no message"))
             .chain((1..=2 * MAX_MESSAGES).map(say))
             .collect();
-        check(&json!(many), &["8188", "8189", "8190", "8191", "8192"], &[]);
+        let last: Vec<String> = (8176..=8192).map(|number| number.to_string()).collect();
+        let last: Vec<&str> = last.iter().map(String::as_str).collect();
+        check(&json!(many), &last, &[]);
     }
 
     fn hostile() -> impl Strategy<Value = Value> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::format::{Definition, Rules, SearchTool, Strictness};
-use super::{Provider, naming, view};
+use super::{Provider, naming, servers, view};
 use crate::TranslateError;
 use picktools::catalog::Tool;
 use picktools::excerpt::cut;
@@ -32,6 +32,9 @@ pub struct Translation {
     /// The shown names in the order of the definitions.
     #[serde(skip)]
     order: Vec<String>,
+    /// The server markers, by shown name.
+    #[serde(skip)]
+    markers: HashMap<String, String>,
 }
 
 /// A difference between a definition, or the API request, and the original tools.
@@ -62,6 +65,8 @@ pub enum ChangeCode {
     DescriptionShortened,
     /// The provider requires a description, and the tool has none.
     DescriptionFilled,
+    /// The description names the server, because tools of several servers have the same name.
+    ServerNamed,
     /// A property has another name.
     PropertyRenamed,
     /// A keyword is omitted; a simple constraint is moved to the description.
@@ -130,25 +135,34 @@ impl Translation {
                 .or_default()
                 .push(name);
         }
-        let entries = tools.iter().filter_map(|tool| {
-            let (name, further) = names_by_tool.get(tool.id.as_str())?.split_first()?;
-            let mut aliases: Vec<String> = Vec::new();
-            for name in further {
-                aliases.push((*name).to_owned());
-            }
-            let own_name = tool.name.as_str();
-            let own_name = (name_counts[own_name] == 1).then_some(own_name);
-            for name in own_name.into_iter().chain(shown_aliases(tool)) {
-                if rule.allows(name) && !self.names.contains_key(name) {
-                    aliases.push(name.to_owned());
+        let mut descriptions = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let names = names_by_tool.get(tool.id.as_str());
+            let marker = names.and_then(|names| self.markers.get(*names.first()?));
+            descriptions.push(with_marker(&tool.description, marker));
+        }
+        let entries = tools
+            .iter()
+            .zip(&descriptions)
+            .filter_map(|(tool, description)| {
+                let (name, further) = names_by_tool.get(tool.id.as_str())?.split_first()?;
+                let mut aliases: Vec<String> = Vec::new();
+                for name in further {
+                    aliases.push((*name).to_owned());
                 }
-            }
-            Some(ListedTool {
-                name: (*name).to_owned(),
-                aliases,
-                description: &tool.description,
-            })
-        });
+                let own_name = tool.name.as_str();
+                let own_name = (name_counts[own_name] == 1).then_some(own_name);
+                for name in own_name.into_iter().chain(shown_aliases(tool)) {
+                    if rule.allows(name) && !self.names.contains_key(name) {
+                        aliases.push(name.to_owned());
+                    }
+                }
+                Some(ListedTool {
+                    name: (*name).to_owned(),
+                    aliases,
+                    description,
+                })
+            });
         section(entries)
     }
 
@@ -200,18 +214,22 @@ pub fn translate(
     let mut changes = Vec::new();
     let names = naming::tool_names(rules.tool_names, &advertised, &reserved, &mut changes);
     let mut definitions = Vec::with_capacity(advertised.len());
-    for (advertised_tool, name) in advertised.iter().zip(&names) {
+    let server_markers = servers::server_markers(rules.tool_names, &advertised, &names);
+    let mut markers = HashMap::new();
+    for ((advertised_tool, name), marker) in advertised.iter().zip(&names).zip(server_markers) {
         let mut changes = ChangeLog {
             tool: &advertised_tool.tool.id,
             all: &mut changes,
         };
-        definitions.push(definition(
-            provider,
-            advertised_tool,
+        let shown = ShownTool {
+            advertised: advertised_tool,
             name,
-            options,
-            &mut changes,
-        ));
+            marker: marker.as_ref(),
+        };
+        definitions.push(definition(provider, &shown, options, &mut changes));
+        if let Some(marker) = marker {
+            markers.insert(name.clone(), marker);
+        }
     }
     check_request(provider, options, &definitions, &mut changes);
     if let Some(search) = search
@@ -241,6 +259,7 @@ pub fn translate(
         names,
         changes,
         order,
+        markers,
     })
 }
 
@@ -290,16 +309,23 @@ impl ChangeLog<'_> {
     }
 }
 
+/// A tool with the texts under which a model sees it.
+struct ShownTool<'a> {
+    advertised: &'a AdvertisedTool,
+    name: &'a str,
+    /// The marker that names the server.
+    marker: Option<&'a String>,
+}
+
 /// Writes one definition and records its changes.
 fn definition(
     provider: Provider,
-    advertised: &AdvertisedTool,
-    name: &str,
+    shown: &ShownTool<'_>,
     options: &TranslateOptions,
     changes: &mut ChangeLog<'_>,
 ) -> Value {
     let rules = provider.format().rules();
-    let tool = &*advertised.tool;
+    let tool = &*shown.advertised.tool;
     let open = json!({"type": "object", "additionalProperties": true});
     let (pointer, schema) = match (&tool.provider_schema, &tool.parameters) {
         (Some(schema), _) => ("/provider_schema", schema),
@@ -321,8 +347,8 @@ fn definition(
     }
     let definition = Definition {
         tool,
-        name,
-        description: description(rules, advertised, &view.notes, changes),
+        name: shown.name,
+        description: description(rules, shown, &view.notes, changes),
         schema: view.schema,
         strict: (view.strict || rules.strict == Strictness::ByDefault).then_some(view.strict),
         deferred: options.deferred,
@@ -330,27 +356,38 @@ fn definition(
     provider.format().definition(definition, changes)
 }
 
-/// Builds the description with the notes of the view, cut to the provider's limit.
+/// Returns a description with the marker in front of it, where no text of the tool precedes it.
+fn with_marker(description: &str, marker: Option<&String>) -> String {
+    match marker {
+        Some(marker) if description.is_empty() => marker.clone(),
+        Some(marker) => format!("{marker} {description}"),
+        None => description.to_owned(),
+    }
+}
+
+/// Builds the description with the marker and the notes of the view, cut to the provider's limit.
 fn description(
     rules: &Rules,
-    advertised: &AdvertisedTool,
+    shown: &ShownTool<'_>,
     notes: &[String],
     changes: &mut ChangeLog<'_>,
 ) -> String {
     let notes = notes.join(" ");
-    let mut text = advertised.description.trim_end().to_owned();
+    let tool = &shown.advertised.tool;
+    let mut text = shown.advertised.description.trim_end().to_owned();
     if !text.is_empty() && !notes.is_empty() {
         text.push(' ');
     }
     text.push_str(&notes);
     if text.is_empty() && rules.needs_description {
-        text = advertised
-            .tool
-            .title
-            .clone()
-            .unwrap_or_else(|| advertised.tool.name.clone());
+        text = tool.title.clone().unwrap_or_else(|| tool.name.clone());
         let detail = format!("{} requires a description; the name is used", rules.name);
         changes.add("/description", ChangeCode::DescriptionFilled, detail);
+    }
+    if let Some(marker) = shown.marker {
+        let detail = format!("{marker:?} is added, because the name does not tell the server");
+        changes.add("/description", ChangeCode::ServerNamed, detail);
+        text = with_marker(&text, Some(marker));
     }
     let Some(max_chars) = rules.max_description else {
         return text;

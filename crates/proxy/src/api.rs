@@ -189,11 +189,8 @@ impl ModelApi {
         allowed.to_string()
     }
 
-    /// Parses the turns of the conversation in the request.
-    pub(crate) fn parse_turns(
-        self,
-        members: &JsonMembers<'_>,
-    ) -> Result<Vec<Turn>, UnchangedReason> {
+    /// Parses the messages and other items of the conversation in the request.
+    fn parse_items(self, members: &JsonMembers<'_>) -> Result<Vec<Value>, UnchangedReason> {
         let name = if self == Self::Responses {
             "input"
         } else {
@@ -202,13 +199,21 @@ impl ModelApi {
         let text = members.get(name).ok_or(UnchangedReason::Conversation)?;
         let conversation: Value =
             serde_json::from_str(text).map_err(|_| UnchangedReason::Conversation)?;
-        let items = match conversation {
-            Value::Array(items) => items,
+        match conversation {
+            Value::Array(items) => Ok(items),
             Value::String(text) if self == Self::Responses => {
-                vec![json!({"role": "user", "content": text})]
+                Ok(vec![json!({"role": "user", "content": text})])
             }
-            _ => return Err(UnchangedReason::Conversation),
-        };
+            _ => Err(UnchangedReason::Conversation),
+        }
+    }
+
+    /// Parses the turns of the conversation in the request.
+    pub(crate) fn parse_turns(
+        self,
+        members: &JsonMembers<'_>,
+    ) -> Result<Vec<Turn>, UnchangedReason> {
+        let items = self.parse_items(members)?;
         if items.len() > MAX_MESSAGES {
             return Err(UnchangedReason::Conversation);
         }
@@ -230,6 +235,42 @@ impl ModelApi {
             Ok(turns)
         }
     }
+
+    /// Checks that a request may be sent without tools.
+    ///
+    /// It may not if its history has calls, because providers then require tools. It may not
+    /// either if the user sends images or other content that the pick does not read.
+    pub(crate) fn check_without_tools(
+        self,
+        members: &JsonMembers<'_>,
+    ) -> Result<(), UnchangedReason> {
+        self.parse_items(members)?.iter().try_for_each(check_item)
+    }
+}
+
+/// Checks that a request may be sent without tools although its conversation has this item.
+fn check_item(item: &Value) -> Result<(), UnchangedReason> {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    let has = |name: &str| item.get(name).is_some_and(|value| !value.is_null());
+    let (role, kind) = (text("role"), text("type").unwrap_or("message"));
+    let is_call = matches!(role, Some("tool" | "function")) || kind.contains("_call");
+    if is_call || has("tool_calls") || has("function_call") {
+        return Err(UnchangedReason::NoTools);
+    }
+    if role.is_none() && !matches!(kind, "message" | "reasoning") {
+        return Err(UnchangedReason::Conversation);
+    }
+    let parts = item.get("content").and_then(Value::as_array);
+    for part in parts.into_iter().flatten() {
+        let part_kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
+        if part_kind.contains("tool") {
+            return Err(UnchangedReason::NoTools);
+        }
+        if role == Some("user") && !matches!(part_kind, "text" | "input_text") {
+            return Err(UnchangedReason::Conversation);
+        }
+    }
+    Ok(())
 }
 
 /// Returns OpenAI's reference to a tool that the provider defines: its type, and the members that

@@ -1,14 +1,14 @@
 //! A cache of indexes for the tool lists of requests.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lru::LruCache;
-use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
-use picktools_gateway::settings::ProxySettings;
-use picktools_provider::{Tokenizer, Turn};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
+use picktools_gateway::settings::{HostTools, ProxySettings};
+use picktools_provider::{Tokenizer, Turn, query_from_turns};
 use picktools_state::lock;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api::ModelApi;
 use crate::members::{JsonMembers, text_range};
+use crate::namespaces::NamespaceForms;
 use crate::unchanged::UnchangedReason;
 
 /// The largest number of tools of a request that is narrowed.
@@ -24,6 +25,9 @@ const MAX_TOOLS: usize = 10_000;
 const MAX_INDEXED: usize = 20_000;
 /// The number of cached conversation states for each list of tools.
 const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
+/// The threshold of the first tools. It excludes no tool, but unlike 0 it lets the engine pick
+/// nothing.
+const FIRST_MIN_SCORE: f32 = f32::MIN_POSITIVE;
 
 type Sha256Digest = [u8; 32];
 
@@ -58,7 +62,13 @@ pub(crate) struct IndexedTools {
     pub(crate) entries: Vec<ToolEntry>,
     /// The positions of functions among the entries, by name.
     positions: HashMap<String, usize>,
+    /// The names of the tools that the provider defines.
+    provider_names: HashSet<String>,
     engine: Engine,
+    /// The names of the functions that the engine cannot rank.
+    unranked: HashSet<String>,
+    /// The functions that every request keeps, by the latest settings.
+    kept: Mutex<Option<Arc<KeptFunctions>>>,
     /// The needed functions, by the digest of the conversation.
     needed: Mutex<LruCache<Sha256Digest, Arc<[usize]>>>,
 }
@@ -82,6 +92,41 @@ pub(crate) struct CacheMark {
     pub(crate) value: Value,
     /// The text of the entry without the mark.
     pub(crate) unmarked_entry: String,
+}
+
+/// The functions that every request with a list keeps, whatever its conversation.
+pub(crate) struct KeptFunctions {
+    /// The patterns of the settings.
+    always_include: Vec<String>,
+    host_tools: HostTools,
+    /// The positions, in the order of the list.
+    pub(crate) positions: Vec<usize>,
+    /// The number of functions that cannot be ranked.
+    pub(crate) unranked: usize,
+    /// The number of other functions that match a pattern. The rest are host tools.
+    pub(crate) always_included: usize,
+    /// The names of those that can be ranked.
+    ranked_names: BTreeSet<String>,
+}
+
+impl KeptFunctions {
+    fn are_for(&self, settings: &ProxySettings) -> bool {
+        self.host_tools == settings.host_tools && self.always_include == settings.always_include
+    }
+
+    fn contains(&self, position: usize) -> bool {
+        self.positions.binary_search(&position).is_ok()
+    }
+
+    /// Adds the settings to a digest.
+    fn hash(&self, hash: &mut Sha256) {
+        hash.update([u8::from(self.host_tools == HostTools::Keep)]);
+        hash.update(self.always_include.len().to_le_bytes());
+        for pattern in &self.always_include {
+            hash.update(pattern.len().to_le_bytes());
+            hash.update(pattern);
+        }
+    }
 }
 
 impl IndexCache {
@@ -181,6 +226,7 @@ impl IndexedTools {
             return Err(UnchangedReason::Tools);
         }
         let mut positions = HashMap::new();
+        let mut provider_names = HashSet::new();
         let mut tools = Vec::new();
         let mut entries = Vec::with_capacity(raw_entries.len());
         for raw in raw_entries {
@@ -213,6 +259,8 @@ impl IndexedTools {
                     function.description,
                     function.parameters,
                 ));
+            } else if let Some(name) = value.get("name").and_then(Value::as_str) {
+                provider_names.insert(name.to_owned());
             }
             entries.push(ToolEntry {
                 range: text_range(text, raw),
@@ -225,7 +273,7 @@ impl IndexedTools {
         if tools.len() < min_functions {
             return Err(UnchangedReason::FewTools);
         }
-        let engine = build_engine(tools)?;
+        let (engine, unranked) = build_engine(tools)?;
         for entry in &mut entries {
             entry.tokens = Tokenizer::O200k.count(&text[entry.range.clone()]);
         }
@@ -235,26 +283,79 @@ impl IndexedTools {
             min_functions,
             entries,
             positions,
+            provider_names,
             engine,
+            unranked,
+            kept: Mutex::default(),
             needed: Mutex::new(LruCache::new(MAX_CONVERSATIONS)),
         })
     }
 
-    /// Returns the positions of the functions that a conversation needs, in the order of need.
+    /// Returns the functions that every request keeps: those that `always_include` names, the
+    /// client's own tools, and those that cannot be ranked.
+    pub(crate) fn kept_functions(
+        &self,
+        settings: &ProxySettings,
+    ) -> Result<Arc<KeptFunctions>, UnchangedReason> {
+        let cached = lock(&self.kept).clone();
+        if let Some(kept) = cached.filter(|kept| kept.are_for(settings)) {
+            return Ok(kept);
+        }
+        let patterns = settings.always_included().map_err(|error| {
+            tracing::warn!(target: "picktools::proxy", %error, "the settings cannot be used");
+            UnchangedReason::Failed
+        })?;
+        let forms = match settings.host_tools {
+            HostTools::Keep => NamespaceForms::detect(self.function_names()),
+            _ => NamespaceForms::default(),
+        };
+        let mut positions = Vec::new();
+        let mut ranked_names = BTreeSet::new();
+        let mut always_included = 0;
+        for name in self.function_names() {
+            let matches = patterns.matches(name);
+            if self.unranked.contains(name) {
+                positions.extend(self.position(name));
+            } else if matches || forms.is_host_tool(name) {
+                positions.extend(self.position(name));
+                ranked_names.insert(name.to_owned());
+                always_included += usize::from(matches);
+            }
+        }
+        let kept = Arc::new(KeptFunctions {
+            always_include: settings.always_include.clone(),
+            host_tools: settings.host_tools,
+            positions,
+            unranked: self.unranked.len(),
+            always_included,
+            ranked_names,
+        });
+        *lock(&self.kept) = Some(Arc::clone(&kept));
+        Ok(kept)
+    }
+
+    /// Returns the positions of the functions that a conversation needs beside the kept ones, in
+    /// the order of need.
     ///
-    /// The list of the first turns is a prefix of the list of all turns, so a list only grows.
+    /// The list of the first turns is a prefix of the list of all turns, so a list only grows. It
+    /// is empty while the user says nothing that needs a tool.
     pub(crate) fn needed_functions(
         &self,
         turns: &[Turn],
         settings: &ProxySettings,
+        kept: &KeptFunctions,
     ) -> Result<Arc<[usize]>, UnchangedReason> {
         let mut hash = Sha256::new();
         hash.update(settings.per_turn.to_le_bytes());
         hash.update(settings.min_score.to_le_bytes());
+        kept.hash(&mut hash);
         let mut digests: Vec<Sha256Digest> = Vec::with_capacity(turns.len());
         for turn in turns {
             hash.update(turn.called.len().to_le_bytes());
-            for text in std::iter::once(&turn.request).chain(&turn.called) {
+            for text in [&turn.request, &turn.answer]
+                .into_iter()
+                .chain(&turn.called)
+            {
                 hash.update(text.len().to_le_bytes());
                 hash.update(text);
             }
@@ -276,63 +377,112 @@ impl IndexedTools {
         for at in first_turn..turns.len() {
             let turn = &turns[at];
             if !turn.request.is_empty() {
-                self.pick(&turns[..=at], settings, &mut list)?;
+                self.pick(&turns[..=at], settings, kept, &mut list)?;
             }
             for name in &turn.called {
-                add_position(&mut list, self.position(name));
+                let position = self.position(name);
+                add_position(
+                    &mut list,
+                    position.filter(|&position| !kept.contains(position)),
+                );
             }
             lock(&self.needed).put(digests[at], list.as_slice().into());
         }
         Ok(list.into())
     }
 
-    /// Adds the picks for the last of these turns.
+    /// Adds the picks for the last of these turns, at most `per_turn` new functions.
     fn pick(
         &self,
         turns: &[Turn],
         settings: &ProxySettings,
+        kept: &KeptFunctions,
         list: &mut Vec<usize>,
     ) -> Result<(), UnchangedReason> {
-        let Some((turn, earlier_turns)) = turns.split_last() else {
+        if kept.positions.len() == self.count_functions() {
+            return Ok(());
+        }
+        let Some(query) = query_from_turns(turns) else {
             return Ok(());
         };
-        let earlier: Vec<&str> = earlier_turns
-            .iter()
-            .map(|turn| turn.request.as_str())
-            .filter(|request| !request.is_empty())
-            .collect();
-        let query = Query::new(turn.request.as_str()).with_context(&earlier);
         let options = PickOptions {
             max_candidates: settings.per_turn,
-            // The first list has no threshold, because a model without tools cannot ask for one.
+            // The first list excludes no tool by its score, because a model without tools cannot
+            // ask for one.
             min_score: if list.is_empty() {
-                0.0
+                settings.min_score.min(FIRST_MIN_SCORE)
             } else {
                 settings.min_score
             },
+            // The kept functions take no places of others.
             access: Access {
                 allow_unsafe: true,
+                exclude: kept.ranked_names.clone(),
                 ..Access::default()
             },
             reasons: false,
             ..PickOptions::default()
         };
-        let selection = self.engine.pick(&query, &options).map_err(|error| {
+        let mut selections = vec![self.select(&query, &options)?];
+        if selections[0].picks.is_empty() && !query.is_small_talk() {
+            // The engine shows nothing if it doubts that any tool fits. Only for small talk may
+            // that leave a model without tools.
+            let complete = PickOptions {
+                min_score: 0.0,
+                ..options.clone()
+            };
+            let mut selection = self.select(&query, &complete)?;
+            selection
+                .picks
+                .retain(|pick| pick.score >= options.min_score);
+            selections.push(selection);
+        }
+        // If the conversation gives the message another meaning, its own words count as well. A
+        // wrong reading must not take a tool away.
+        let own_query = Query::new(query.text());
+        if query.search_text() != own_query.search_text() {
+            selections.push(self.select(&own_query, &options)?);
+        }
+        let max_length = list.len() + settings.per_turn;
+        for selection in &selections {
+            for pick in &selection.picks {
+                let position = self.position(&pick.tool.name);
+                let position = position.filter(|&position| !kept.contains(position));
+                add_position(list, position.filter(|_| list.len() < max_length));
+            }
+            for required in &selection.required {
+                let position = self.position(&required.tool.name);
+                add_position(list, position.filter(|&position| !kept.contains(position)));
+            }
+        }
+        Ok(())
+    }
+
+    fn select(&self, query: &Query, options: &PickOptions) -> Result<Selection, UnchangedReason> {
+        self.engine.pick(query, options).map_err(|error| {
             tracing::warn!(
                 target: "picktools::proxy", %error,
                 "pick failed; the request is forwarded unchanged"
             );
             UnchangedReason::Failed
-        })?;
-        for pick in selection.picks.iter().chain(&selection.required) {
-            add_position(list, self.position(&pick.tool.name));
-        }
-        Ok(())
+        })
     }
 
     /// Returns the position of a function among the entries.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
+    }
+
+    /// Returns `true` if the provider defines a tool of this name.
+    pub(crate) fn has_provider_tool(&self, name: &str) -> bool {
+        self.provider_names.contains(name)
+    }
+
+    /// Returns the names of the functions, in the order of the list.
+    fn function_names(&self) -> impl Iterator<Item = &str> {
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.name.as_deref())
     }
 
     /// Returns the number of functions.
@@ -342,23 +492,38 @@ impl IndexedTools {
 }
 
 /// Adds a position, unless the list has it.
-pub(crate) fn add_position(list: &mut Vec<usize>, position: Option<usize>) {
+fn add_position(list: &mut Vec<usize>, position: Option<usize>) {
     if let Some(position) = position.filter(|position| !list.contains(position)) {
         list.push(position);
     }
 }
 
-/// Indexes tools. A tool with an invalid schema is indexed without the schema.
-fn build_engine(tools: Vec<Tool>) -> Result<Engine, UnchangedReason> {
+/// Indexes tools, and returns the names of those that cannot be ranked.
+///
+/// A tool with an invalid schema is indexed without the schema. A tool with an invalid name, such
+/// as one with a control character, is not indexed.
+fn build_engine(tools: Vec<Tool>) -> Result<(Engine, HashSet<String>), UnchangedReason> {
+    let mut unranked = HashSet::new();
     let catalog = Catalog::from_tools(tools.iter().cloned()).or_else(|_| {
-        Catalog::from_tools(tools.into_iter().map(|tool| {
-            let is_valid = Catalog::from_tools([tool.clone()]).is_ok();
-            if is_valid {
-                tool
-            } else {
-                Tool::without_arguments(tool.name, tool.description)
+        let mut valid_tools = Vec::with_capacity(tools.len());
+        for tool in tools {
+            if Catalog::from_tools([tool.clone()]).is_ok() {
+                valid_tools.push(tool);
+                continue;
             }
-        }))
+            let plain = Tool::without_arguments(tool.name, tool.description);
+            match Catalog::from_tools([plain.clone()]) {
+                Ok(_) => valid_tools.push(plain),
+                Err(error) => {
+                    tracing::warn!(
+                        target: "picktools::proxy", %error,
+                        "a tool cannot be ranked; it is always kept"
+                    );
+                    unranked.insert(plain.name);
+                }
+            }
+        }
+        Catalog::from_tools(valid_tools)
     });
     let failed = |error: &dyn std::fmt::Display| {
         tracing::warn!(
@@ -367,7 +532,8 @@ fn build_engine(tools: Vec<Tool>) -> Result<Engine, UnchangedReason> {
         );
         UnchangedReason::Tools
     };
-    Engine::new(catalog.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+    let engine = Engine::new(catalog.map_err(|error| failed(&error))?);
+    Ok((engine.map_err(|error| failed(&error))?, unranked))
 }
 
 #[cfg(test)]
@@ -401,6 +567,15 @@ mod tests {
         json!(tools).to_string()
     }
 
+    fn needed(indexed: &IndexedTools, talk: &Value, settings: &ProxySettings) -> Vec<usize> {
+        let turns = turns(talk).expect("a transcript");
+        let kept = indexed.kept_functions(settings).expect("valid patterns");
+        indexed
+            .needed_functions(&turns, settings, &kept)
+            .expect("a list")
+            .to_vec()
+    }
+
     #[test]
     fn needed_functions_only_grow_and_do_not_depend_on_the_cache() {
         let say = |text: &str| json!({"role": "user", "content": text});
@@ -425,13 +600,8 @@ mod tests {
         let text = tools();
         let cache = IndexCache::new();
         let list = |lists: &IndexCache, talk: &[Value]| {
-            let turns = turns(&json!(talk)).expect("a transcript");
-            lists
-                .get(ModelApi::Chat, 16, &text)
-                .expect("tools")
-                .needed_functions(&turns, &settings)
-                .expect("a list")
-                .to_vec()
+            let indexed = lists.get(ModelApi::Chat, 16, &text).expect("tools");
+            needed(&indexed, &json!(talk), &settings)
         };
         let mut previous: Vec<usize> = Vec::new();
         for end in 1..=talk.len() {
@@ -457,11 +627,67 @@ mod tests {
         let indexed = lists
             .get(ModelApi::Chat, 16, &json!(tools).to_string())
             .expect("tools");
-        let turns =
-            turns(&json!([{"role": "user", "content": "send the email"}])).expect("a transcript");
-        let list = indexed
-            .needed_functions(&turns, &ProxySettings::default())
-            .expect("a list");
+        let talk = json!([{"role": "user", "content": "send the email"}]);
+        let list = needed(&indexed, &talk, &ProxySettings::default());
         assert_eq!(list.first(), Some(&0));
+    }
+
+    #[test]
+    fn list_that_begins_empty_grows_with_the_first_content() {
+        let say = |text: &str| json!({"role": "user", "content": text});
+        let answer = |text: &str| json!({"role": "assistant", "content": text});
+        let talk = [
+            say("hi"),
+            answer("Hello!"),
+            say("thanks!"),
+            answer("You are welcome."),
+            say("send the invoice by email"),
+            answer("Done."),
+            say("thank you!"),
+        ];
+        let (text, settings) = (tools(), ProxySettings::default());
+        let cache = IndexCache::new();
+        let mut lists = Vec::new();
+        for end in [1, 3, 5, 7] {
+            let indexed = cache.get(ModelApi::Chat, 16, &text).expect("tools");
+            let list = needed(&indexed, &json!(talk[..end]), &settings);
+            let new = IndexCache::new();
+            let indexed = new.get(ModelApi::Chat, 16, &text).expect("tools");
+            assert_eq!(list, needed(&indexed, &json!(talk[..end]), &settings));
+            lists.push(list);
+        }
+        assert!(lists[0].is_empty() && lists[1].is_empty(), "{lists:?}");
+        assert!(lists[2].contains(&0), "send_email: {lists:?}");
+        assert!(lists[3].starts_with(&lists[2]), "{lists:?}");
+        let complete = ProxySettings {
+            min_score: 0.0,
+            ..settings
+        };
+        let indexed = cache.get(ModelApi::Chat, 16, &text).expect("tools");
+        let list = needed(&indexed, &json!(talk[..1]), &complete);
+        assert!(!list.is_empty(), "0 asks for a complete ranking");
+    }
+
+    #[test]
+    fn kept_functions_take_no_places_of_others() {
+        let indexed = IndexCache::new()
+            .get(ModelApi::Chat, 16, &tools())
+            .expect("tools");
+        let talk = json!([{"role": "user", "content": "send the invoice by email"}]);
+        let settings = |always_include: &[&str]| ProxySettings {
+            per_turn: 2,
+            always_include: always_include.iter().map(|&name| name.to_owned()).collect(),
+            ..ProxySettings::default()
+        };
+        let free = needed(&indexed, &talk, &settings(&[]));
+        let rest = needed(&indexed, &talk, &settings(&["send_*", "*_photo"]));
+        assert!(free.contains(&0) && free.len() == 2, "{free:?}");
+        assert_eq!(rest.len(), 2);
+        let kept = indexed
+            .kept_functions(&settings(&["send_*", "*_photo"]))
+            .expect("valid patterns");
+        assert_eq!((kept.positions.len(), kept.always_included), (10, 10));
+        assert!(rest.iter().all(|&position| !kept.contains(position)));
+        assert!(needed(&indexed, &talk, &settings(&["*"])).is_empty());
     }
 }

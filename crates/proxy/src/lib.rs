@@ -11,8 +11,10 @@ mod unchanged;
 mod members;
 mod api;
 mod forward;
+mod namespaces;
 mod indexed;
 mod narrow;
+mod report;
 mod proxy;
 
 pub use api::ModelApi;

@@ -97,6 +97,42 @@ impl<'t> JsonMembers<'t> {
             }
         }
     }
+
+    /// Returns the text without these members, each with one of the commas beside it.
+    pub(crate) fn remove(&self, names: &[&str]) -> String {
+        let mut text = self.text.to_owned();
+        let mut ranges: Vec<&Range<usize>> = names
+            .iter()
+            .filter_map(|name| self.ranges.get(*name))
+            .collect();
+        // From the last to the first, so that the positions of earlier members stay valid.
+        ranges.sort_by_key(|range| std::cmp::Reverse(range.start));
+        for range in ranges {
+            let before = text[..key_start(&text, range.start)].trim_end();
+            let after = &text[range.end..];
+            let (start, end) = match before.strip_suffix(',') {
+                Some(before) => (before.len(), range.end),
+                None => {
+                    let rest = after.trim_start();
+                    let rest = rest.strip_prefix(',').unwrap_or(rest);
+                    (before.len(), text.len() - rest.len())
+                }
+            };
+            text.replace_range(start..end, "");
+        }
+        text
+    }
+}
+
+/// Returns the position of the key of the member whose value starts at `value_start`.
+fn key_start(text: &str, value_start: usize) -> usize {
+    let head = text[..value_start].trim_end();
+    let head = head.strip_suffix(':').unwrap_or(head).trim_end();
+    let key_end = head.strip_suffix('"').unwrap_or(head);
+    // A quotation mark inside the key follows a backslash. The opening one does not.
+    let mut quotes = key_end.rmatch_indices('"');
+    let opening = quotes.find(|&(at, _)| !key_end[..at].ends_with('\\'));
+    opening.map_or(key_end.len(), |(at, _)| at)
 }
 
 /// Returns the position of a value that was borrowed from a text.
@@ -201,6 +237,29 @@ mod tests {
                 .replace("a", "1"),
             "{\"a\":1}"
         );
+    }
+
+    #[test]
+    fn removed_members_leave_a_valid_object() {
+        for (text, names, expected) in [
+            ("{\"a\":1}", &["a"][..], "{}"),
+            ("{ \"a\" : 1 , \"b\":2}", &["a"], "{ \"b\":2}"),
+            ("{\"a\":1, \"b\" : [2] }", &["b"], "{\"a\":1 }"),
+            ("{\"a\":1,\"b\":2,\"c\":3}", &["b"], "{\"a\":1,\"c\":3}"),
+            ("{\"a\":1,\"b\":2,\"c\":3}", &["c", "a", "x"], "{\"b\":2}"),
+            ("{\"a\":1,\"b\":2,\"c\":3}", &["a", "b"], "{\"c\":3}"),
+            ("{\"a\":1,\"b\":2}", &["b", "a"], "{}"),
+            (
+                "{\"\\u0061\" :\"\\\"\",\"b\\\"\\\\\": \"\u{e9}\", \"c\":0}",
+                &["a", "b\"\\"],
+                "{ \"c\":0}",
+            ),
+        ] {
+            let members = JsonMembers::parse(text).expect("an object");
+            let removed = members.remove(names);
+            JsonMembers::parse(&removed).expect("an object");
+            assert_eq!(removed, expected, "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -22,6 +22,7 @@ use crate::api::ModelApi;
 use crate::forward::{API_KEY, PICKTOOLS_KEY, end_to_end_headers, provider_headers};
 use crate::indexed::IndexCache;
 use crate::narrow::{NarrowedRequest, narrow};
+use crate::report::add_headers;
 use crate::unchanged::UnchangedReason;
 
 /// The size above which requests are parsed one at a time, in bytes.
@@ -220,23 +221,7 @@ impl Proxy {
         time: Duration,
         headers: &mut HeaderMap,
     ) {
-        let mut put = |name: &'static str, value: String| {
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                headers.insert(HeaderName::from_static(name), value);
-            }
-        };
-        put("picktools-time-us", time.as_micros().to_string());
-        match narrowed {
-            Ok(narrowed) => {
-                put("picktools-mode", narrowed.mode.name().to_owned());
-                put(
-                    "picktools-tools",
-                    format!("{}/{}", narrowed.shown, narrowed.total),
-                );
-                put("picktools-saved-tokens", narrowed.saved.to_string());
-            }
-            Err(reason) => put("picktools-unchanged", reason.name().to_owned()),
-        }
+        add_headers(narrowed, time, headers);
         let (saved, unchanged) = match narrowed {
             Ok(narrowed) => (narrowed.saved, None),
             Err(reason) => (0, Some(reason.name())),

@@ -13,6 +13,8 @@ pub(crate) enum UnchangedReason {
     Conversation,
     /// The request itself restricts the choice of tools, or defers tools.
     Choice,
+    /// No tool fits the conversation, but the provider refuses such a request without tools.
+    NoTools,
     /// The proxy failed.
     Failed,
 }
@@ -26,6 +28,7 @@ impl UnchangedReason {
             Self::Tools => "tools",
             Self::Conversation => "conversation",
             Self::Choice => "choice",
+            Self::NoTools => "no-tools",
             Self::Failed => "failed",
         }
     }

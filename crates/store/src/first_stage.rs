@@ -221,7 +221,7 @@ impl FirstStage {
                 });
             }
         }
-        let mentions = possible_mentions(query.search_text())
+        let mentions = possible_mentions(query.user_text())
             .into_iter()
             .map(name_tag)
             .take(MAX_MENTIONS);

@@ -53,7 +53,11 @@ fn names_in_the_prompt_section_resolve_to_their_tools() {
             .filter_map(|line| line.strip_prefix("- "))
             .zip(catalog.tools())
         {
-            let (names, _) = line.rsplit_once(": ").expect("there is a description");
+            let (names, _) = line.split_once(": ").expect("there is a description");
+            let names = match names.strip_suffix(" (aliases") {
+                Some(_) => line.split_once("): ").expect("there is a description").0,
+                None => names,
+            };
             let (name, aliases) = names.split_once(" (aliases: ").unwrap_or((names, ""));
             assert_eq!(
                 translation.names.get(name),

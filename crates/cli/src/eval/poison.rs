@@ -12,7 +12,9 @@ use super::super::args::{Model, progress_bar};
 use super::tables::align;
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{Catalog, PickOptions, Selection, Tool};
-use picktools_eval::{EvalQuery, Judgments, Measure, Qrels, QuerySet, SplitMix64};
+use picktools_eval::{
+    EvalQuery, IneligibleJudgments, Judgments, Measure, Qrels, QuerySet, SplitMix64,
+};
 
 /// The number of requests per set.
 const REQUESTS: usize = 200;
@@ -52,6 +54,9 @@ pub(super) struct PoisonReport {
 #[derive(Default, Serialize)]
 pub(super) struct PoisonedSet {
     set: String,
+    /// The relevant tools that the caller may not see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ineligible_judged: Option<IneligibleJudgments>,
     /// The number of requests.
     requests: usize,
     /// Mean R@10 without hostile tools, 0..1.
@@ -74,6 +79,7 @@ pub(super) struct PoisonedSet {
 /// A set, and the parameters of its evaluation.
 pub(super) struct PoisonInput<'a> {
     pub(super) set: String,
+    pub(super) ineligible_judged: Option<IneligibleJudgments>,
     pub(super) poison: Poison,
     pub(super) model: &'a Model,
     pub(super) catalog: &'a Catalog,
@@ -87,6 +93,7 @@ pub(super) struct PoisonInput<'a> {
 pub(super) fn evaluate(input: PoisonInput<'_>) -> anyhow::Result<PoisonedSet> {
     let PoisonInput {
         set,
+        ineligible_judged,
         poison,
         model,
         catalog,
@@ -115,6 +122,7 @@ pub(super) fn evaluate(input: PoisonInput<'_>) -> anyhow::Result<PoisonedSet> {
     let engine = model.engine(catalog.clone())?;
     let mut sums = PoisonedSet {
         set,
+        ineligible_judged,
         requests: sample.len(),
         ..PoisonedSet::default()
     };

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use picktools_eval::{Comparison, ConfigurationReport, EvalReport, Measure};
+use picktools_eval::{Comparison, ConfigurationReport, EvalReport, Measure, TalkReport};
 
 /// Returns a table of the measures of each set.
 pub(super) fn table(report: &EvalReport) -> String {
@@ -21,6 +21,13 @@ pub(super) fn table(report: &EvalReport) -> String {
         .sets()
         .iter()
         .any(|(_, set)| set.abstention.is_some());
+    let has_ineligible = report
+        .sets()
+        .iter()
+        .any(|(_, set)| set.ineligible_judged.is_some());
+    if has_ineligible {
+        header.insert(3, "ineligible".to_owned());
+    }
     if calibrated {
         header.push("ECE".to_owned());
     }
@@ -31,6 +38,10 @@ pub(super) fn table(report: &EvalReport) -> String {
     table.set_header(header);
     for (name, set) in report.sets() {
         let mut row = vec![name.clone(), set.tools.to_string(), set.queries.to_string()];
+        if has_ineligible {
+            let judged = set.ineligible_judged.as_ref();
+            row.push(judged.map_or(0, |judged| judged.tools).to_string());
+        }
         for measure in &measures {
             row.push(figure(set.measures.get(measure).copied()));
         }
@@ -48,6 +59,9 @@ pub(super) fn table(report: &EvalReport) -> String {
         table.add_row(row);
     }
     let mut mean = vec!["mean".to_owned(), String::new(), String::new()];
+    if has_ineligible {
+        mean.push(String::new());
+    }
     for measure in &measures {
         mean.push(figure(report.mean().get(measure).copied()));
     }
@@ -79,6 +93,25 @@ pub(super) fn comparison_table(comparison: &Comparison) -> String {
             row.wins.to_string(),
             row.ties.to_string(),
             row.losses.to_string(),
+        ]);
+    }
+    align(&mut table)
+}
+
+/// Returns a table of the rates of talk.
+pub(super) fn talk_table(report: &TalkReport) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["measure", "cases", "rate"]);
+    for row in report.rows() {
+        let cases = row.rate.cases().to_string();
+        table.add_row([row.measure, cases, figure(row.rate.mean())]);
+    }
+    if let Some(share) = report.paste.share_of_ask_alone() {
+        table.add_row([
+            "pasted content: share of what the ask alone finds".to_owned(),
+            String::new(),
+            figure(Some(share)),
         ]);
     }
     align(&mut table)

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use picktools::Query;
+use picktools::query::Message;
 use picktools_audit::{CallRecord, NumberedRecord, Record, SelectionRecord};
 use picktools_eval::Qrels;
 use serde_json::{Value, json};
@@ -208,7 +209,10 @@ impl ServedRequest {
         }
         let user_message = |text: &str| json!({"role": "user", "content": text});
         let mut messages = Vec::new();
-        if !query.context().is_empty() {
+        for Message { author, text } in query.earlier() {
+            messages.push(json!({"role": author, "content": text}));
+        }
+        if messages.is_empty() && !query.context().is_empty() {
             messages.push(user_message(query.context()));
         }
         let mut calls = Vec::new();
@@ -239,6 +243,7 @@ mod tests {
         let transcript = json!([
             message("user", "Weather in Nice?"),
             call,
+            message("assistant", "Sunny. Shall I mail it?"),
             message("user", "hm"),
             message("user", "and in\nTurin?")
         ]);

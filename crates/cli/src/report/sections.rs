@@ -1,8 +1,12 @@
 //! The summary parts of the page.
 
+use std::collections::BTreeMap;
+
 use super::tables::{Cell, ChartWithTable, Table};
 use super::{MEASURE, ReportPage, charts};
-use picktools_eval::{ConfigurationReport, Latency, Measure, ScoreCalibration, cumulative, shares};
+use picktools_eval::{
+    ConfidenceInterval, ConfigurationReport, Latency, Measure, ScoreCalibration, cumulative, shares,
+};
 
 /// The most points of a curve.
 const CURVE_POINTS: usize = 240;
@@ -90,6 +94,43 @@ pub(super) fn means(page: &ReportPage<'_>) -> Table {
         table.row(row);
     }
     table
+}
+
+/// Returns the measures of the subject with their confidence intervals, or `None` if no set has
+/// enough requests for them.
+pub(super) fn intervals(page: &ReportPage<'_>) -> Option<Table> {
+    let report = &page.subject().report;
+    let mut head = vec!["set".to_owned()];
+    for measure in &Measure::SUMMARY {
+        head.push(measure.to_string());
+    }
+    let mut table = Table::new(head);
+    let mut has_interval = false;
+    for (name, set) in report.sets() {
+        has_interval |= !set.intervals.is_empty();
+        table.row(interval_row(name, &set.measures, &set.intervals));
+    }
+    table.sum(interval_row("mean", report.mean(), report.mean_intervals()));
+    has_interval.then_some(table)
+}
+
+/// Returns a row of measures, each followed by its interval.
+fn interval_row(
+    name: &str,
+    measures: &BTreeMap<Measure, f64>,
+    intervals: &BTreeMap<Measure, ConfidenceInterval>,
+) -> Vec<Cell> {
+    let mut row = vec![Cell::name(name)];
+    for measure in &Measure::SUMMARY {
+        let value = measures.get(measure).copied();
+        row.push(match (value, intervals.get(measure)) {
+            (Some(value), Some(ConfidenceInterval { low, high, .. })) => {
+                Cell::figure(format_args!("{value:.4} ({low:.4}–{high:.4})"))
+            }
+            _ => number(value),
+        });
+    }
+    row
 }
 
 /// Returns the change of the measure without one of the signals.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::{WORKPLACE, answer, json, refusal};
+use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
 use crate::support::fixture;
 
 /// The lowest allowed nDCG@10 by catalog and mode: the measured value minus 0.01.
@@ -332,8 +332,148 @@ fn eval_applies_the_access_policy() {
         "platform",
     ]);
     assert!(
-        granted["mean"]["R@10"].as_f64() > eval(&[])["mean"]["R@10"].as_f64(),
+        granted["mean"]["R@10"].as_f64() > eval(&["--deny-unsafe"])["mean"]["R@10"].as_f64(),
         "grants make more tools findable"
+    );
+}
+
+/// Writes a set of three tools, of which one is unsafe and one is reserved for a role, with one
+/// request for each.
+fn write_guarded_set(folder: &Path) -> String {
+    let set = folder.join("guarded");
+    fs::create_dir(&set).expect("a folder can be made");
+    let tools = [
+        r#"{"id":"wipe_disk","name":"wipe_disk","description":"Erases a disk","safe":false,"parameters":{}}"#,
+        r#"{"id":"pay_wages","name":"pay_wages","description":"Pays the wages","allowed_roles":["payroll"],"parameters":{}}"#,
+        r#"{"id":"water_plants","name":"water_plants","description":"Waters the plants","parameters":{}}"#,
+    ];
+    let queries = [
+        r#"{"id":"disk","text":"erase the disk"}"#,
+        r#"{"id":"wages","text":"pay the wages"}"#,
+        r#"{"id":"plants","text":"water the plants"}"#,
+    ];
+    let qrels = "disk\twipe_disk\t1\ndisk\twater_plants\t0\nwages\tpay_wages\t1\n\
+                 wages\twater_plants\t1\nplants\twater_plants\t1\nplants\tpay_wages\t0\n";
+    for (name, text) in [
+        ("tools.jsonl", tools.join("\n")),
+        ("queries.jsonl", queries.join("\n")),
+        ("qrels.tsv", qrels.to_owned()),
+    ] {
+        fs::write(set.join(name), text).expect("it can be written");
+    }
+    set.to_str().expect("the path is plain").to_owned()
+}
+
+#[test]
+fn eval_allows_unsafe_tools_unless_denied() {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let set = write_guarded_set(temporary.path());
+    let recall = |more: &[&str]| {
+        let roles = ["eval", &set, "--role", "payroll", "--json"];
+        json(&[&roles[..], more].concat())["mean"]["R@10"].clone()
+    };
+    assert_eq!(recall(&[]), 1.0);
+    assert_eq!(
+        recall(&["--allow-unsafe"]),
+        1.0,
+        "the old flag has no effect"
+    );
+    assert!(recall(&["--deny-unsafe"]).as_f64() < Some(0.7));
+    let message = refusal(&["eval", &set, "--allow-unsafe", "--deny-unsafe"]);
+    assert!(message.contains("cannot be used with"), "{message}");
+    let file = |name: &str| format!("{set}/{name}");
+    let own = json(&[
+        "eval",
+        "--catalog",
+        &file("tools.jsonl"),
+        "--queries",
+        &file("queries.jsonl"),
+        "--qrels",
+        &file("qrels.tsv"),
+        "--role",
+        "payroll",
+        "--json",
+    ]);
+    assert_eq!(own["mean"]["R@10"], 1.0, "a custom set is measured alike");
+}
+
+#[test]
+fn eval_reports_ineligible_judged_tools() {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let set = write_guarded_set(temporary.path());
+    let output = picktools(&["eval", &set, "--deny-unsafe", "--json"])
+        .output()
+        .expect("it runs");
+    let report: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
+    assert_eq!(
+        report["sets"]["guarded"]["ineligible_judged"],
+        serde_json::json!({"tools": 2, "queries": 2, "unreachable_queries": 1,
+            "counts": {"role": 1, "unsafe": 1}}),
+        "a tool without relevance does not count"
+    );
+    let warning = report["warnings"][0].as_str().expect("it is a text");
+    for part in [
+        "never picked: 2 (role: 1, unsafe: 1)",
+        "affected queries: 2, 1 of them without an eligible judged tool",
+        "leave out --deny-unsafe and add --role, or remove their judgments",
+    ] {
+        assert!(warning.contains(part), "{part:?} is not in {warning}");
+    }
+    assert!(stderr(&output).contains(warning), "{}", stderr(&output));
+    let text = picktools(&["eval", &set]).output().expect("it runs");
+    assert!(stdout(&text).contains(" ineligible "), "{}", stdout(&text));
+    assert!(stderr(&text).contains("(role: 1)"), "{}", stderr(&text));
+    let all = picktools(&["eval", &set, "--role", "payroll"]).output();
+    let all = all.expect("it runs");
+    assert!(!stdout(&all).contains("ineligible"), "{}", stdout(&all));
+    assert_eq!(stderr(&all), "");
+    let poisoned = picktools(&["eval", &set, "--poison", "copy", "--json"]).output();
+    let poisoned = poisoned.expect("it runs");
+    let report: Value = serde_json::from_str(&stdout(&poisoned)).expect("the answer is JSON");
+    assert_eq!(report["sets"][0]["ineligible_judged"]["tools"], 1);
+    assert!(
+        stderr(&poisoned).contains("(role: 1)"),
+        "{}",
+        stderr(&poisoned)
+    );
+}
+
+#[test]
+fn eval_json_has_confidence_intervals() {
+    let sets = ["eval", WORKPLACE, MULTILINGUAL, "--json"];
+    let report = json(&sets);
+    assert_eq!(
+        report["confidence"],
+        serde_json::json!({"method": "percentile bootstrap over queries", "level": 0.95,
+            "resamples": 1000, "seed": 0})
+    );
+    let check = |means: &Value, intervals: &Value| {
+        let means = means.as_object().expect("measures are an object");
+        for (measure, mean) in means {
+            let (low, high) = (&intervals[measure]["low"], &intervals[measure]["high"]);
+            let (low, high) = (low.as_f64().expect("low"), high.as_f64().expect("high"));
+            let mean = mean.as_f64().expect("it is a number");
+            assert!(
+                0.0 <= low && low < mean && mean < high && high <= 1.0,
+                "{measure}"
+            );
+            assert!(high - low < 0.25, "{measure}: {low} to {high}");
+        }
+    };
+    for set in ["workplace", "multilingual"] {
+        let set = &report["sets"][set];
+        check(&set["measures"], &set["intervals"]);
+    }
+    check(&report["mean"], &report["mean_intervals"]);
+    assert_eq!(
+        without_latency(json(&sets)),
+        without_latency(report.clone())
+    );
+    let other = json(&[&sets[..], &["--seed", "7"]].concat());
+    assert_ne!(other["mean_intervals"], report["mean_intervals"]);
+    assert_eq!(
+        other["mean"], report["mean"],
+        "the seed does not change the means"
     );
 }
 

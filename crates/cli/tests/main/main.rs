@@ -12,6 +12,8 @@ mod printing;
 mod models;
 // Evaluation of rankings: measures, minimum quality, comparison.
 mod evaluating;
+// Evaluation of conversations and of requests as people write them.
+mod talking;
 // The HTML report of an evaluation.
 mod reporting;
 // Validation of calls.

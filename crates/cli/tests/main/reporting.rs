@@ -201,6 +201,38 @@ fn report_of_keywords_compares_with_hybrid() {
 }
 
 #[test]
+fn report_shows_intervals_and_warnings() {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let (json, page) = report(temporary.path(), &[WORKPLACE], &["--deny-unsafe"]);
+    check_well_formed(&page);
+    let ndcg = json["mean"]["nDCG@10"].as_f64().expect("it is a number");
+    let bound = |name: &str| {
+        let bound = &json["mean_intervals"]["nDCG@10"][name];
+        bound.as_f64().expect("it is a number")
+    };
+    let cell = format!("{ndcg:.4} ({:.4}–{:.4})", bound("low"), bound("high"));
+    assert!(page.contains(&cell), "{cell}");
+    for configuration in json["configurations"].as_array().expect("a list") {
+        let interval = &configuration["mean_intervals"]["nDCG@10"];
+        assert!(
+            interval["low"].as_f64() < interval["high"].as_f64(),
+            "{interval}"
+        );
+    }
+    let counts = &json["sets"]["workplace"]["ineligible_judged"]["counts"];
+    let warning = format!("(role: {}, unsafe: {})", counts["role"], counts["unsafe"]);
+    assert!(
+        page.contains("<p class=\"warning\">Warning: workplace: ") && page.contains(&warning),
+        "{warning}"
+    );
+    let (_, page) = report(temporary.path(), &["fixtures/formats/layout"], &[]);
+    assert!(
+        !page.contains("<p class=\"warning\">"),
+        "nothing is ineligible"
+    );
+}
+
+#[test]
 fn report_escapes_a_hostile_catalog() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let set = temporary.path().join("se<t> & \"b\" $x$");

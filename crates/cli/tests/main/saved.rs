@@ -125,7 +125,8 @@ fn stale_index_is_detected() {
         "warn",
     ]);
     let pick = |more: &[&str]| {
-        let output = picktools(&[&["pick", "weather", "--index", index], more].concat())
+        let request = ["pick", "look up the weather", "--index", index];
+        let output = picktools(&[&request[..], more].concat())
             .output()
             .expect("it runs");
         (output.status.code(), stdout(&output), stderr(&output))

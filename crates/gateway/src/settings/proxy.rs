@@ -1,5 +1,8 @@
 //! Settings of the model proxy.
 
+use std::collections::BTreeSet;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 
 /// Settings of the model proxy.
@@ -15,10 +18,63 @@ pub struct ProxySettings {
     /// The most tools that each message of the user adds; 12 by default.
     pub per_turn: usize,
     /// The least score of a tool that a later message of the user adds, 0 to 1; 0.02 by default.
-    /// The first message adds the best tools, whatever their scores.
+    /// The first message with content adds the best tools, whatever their scores.
     pub min_score: f32,
+    /// The names and globs of functions that are always shown, such as `Bash` and
+    /// `mcp__github__*`.
+    pub always_include: Vec<String>,
+    /// The treatment of the client's own tools.
+    pub host_tools: HostTools,
     /// The most bytes of a request; 32 MiB by default.
     pub max_bytes: usize,
+}
+
+/// The treatment of the client's own tools: the functions without a namespace, in a list that also
+/// has functions with a namespace, such as `mcp__server__tool`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum HostTools {
+    /// They are always shown.
+    #[default]
+    Keep,
+    /// They are narrowed like all other functions.
+    Narrow,
+}
+
+/// The compiled names and globs of tools.
+#[derive(Debug)]
+pub struct ToolPatterns {
+    names: BTreeSet<String>,
+    globs: GlobSet,
+}
+
+impl ToolPatterns {
+    /// Compiles the names and globs of the setting `setting`.
+    fn new(setting: &str, patterns: &[String]) -> Result<Self, String> {
+        let mut globs = GlobSetBuilder::new();
+        for pattern in patterns {
+            if pattern.trim().is_empty() {
+                return Err(format!("{setting}: a name is empty; remove it"));
+            }
+            let glob = Glob::new(pattern).map_err(|error| {
+                format!("{setting}: invalid pattern {pattern:?}: {}", error.kind())
+            })?;
+            globs.add(glob);
+        }
+        let globs = globs
+            .build()
+            .map_err(|error| format!("{setting}: invalid patterns: {}", error.kind()))?;
+        Ok(Self {
+            names: patterns.iter().cloned().collect(),
+            globs,
+        })
+    }
+
+    /// Returns `true` if a pattern is the name or matches it.
+    pub fn matches(&self, name: &str) -> bool {
+        self.names.contains(name) || self.globs.is_match(name)
+    }
 }
 
 /// A model provider.
@@ -76,6 +132,8 @@ impl Default for ProxySettings {
             from_tools: 16,
             per_turn: 12,
             min_score: 0.02,
+            always_include: Vec::new(),
+            host_tools: HostTools::default(),
             max_bytes: 32 << 20,
         }
     }
@@ -94,6 +152,15 @@ impl ProviderSettings {
 }
 
 impl ProxySettings {
+    /// Compiles the names and globs of `always_include`.
+    ///
+    /// # Errors
+    ///
+    /// A message that names the invalid pattern.
+    pub fn always_included(&self) -> Result<ToolPatterns, String> {
+        ToolPatterns::new("proxy.always_include", &self.always_include)
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.per_turn == 0 || self.from_tools == 0 || self.max_bytes == 0 {
             return Err(
@@ -106,6 +173,7 @@ impl ProxySettings {
                 self.min_score
             ));
         }
+        self.always_included()?;
         let providers = [
             ("openai", &self.openai, ProxyMode::Defer),
             ("anthropic", &self.anthropic, ProxyMode::Allowed),

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Html;
 use picktools::catalog::Detail;
 use picktools::options::BlockedReporting;
-use picktools::selection::{ConsideredCandidate, NoMatchKind, TokenReport};
+use picktools::selection::{ConsideredCandidate, TokenReport};
 use picktools::{Pick, PickError, PickOptions, Query, Selection};
 use picktools_gateway::front;
 use picktools_gateway::hub::Hub;
@@ -324,14 +324,8 @@ fn format_count(count: usize) -> String {
 
 fn notes(selection: &Selection) -> Vec<String> {
     let mut notes = Vec::new();
-    match &selection.nothing_fits {
-        Some(NoMatchKind::NearSource { source }) => {
-            notes.push(format!("Closest server: {source}."));
-        }
-        Some(NoMatchKind::OutOfScope) => {
-            notes.push("No server is close to the request.".to_owned());
-        }
-        _ => {}
+    if let Some(kind) = &selection.nothing_fits {
+        notes.push(format!("No tool fits: {kind}."));
     }
     if let Some(blocked) = &selection.blocked {
         notes.push(format!(

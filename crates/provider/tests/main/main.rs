@@ -8,3 +8,5 @@ mod reading;
 mod history;
 // Picks within a token budget.
 mod budget;
+// Servers of equal tools.
+mod accounts;

@@ -1,5 +1,6 @@
 //! The gateway on standard input and output, in front of a faulty server and of real ones.
 
+mod accounts;
 mod approvals;
 mod calls;
 mod lists;

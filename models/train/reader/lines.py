@@ -1,0 +1,66 @@
+"""The structure of a text in lines, by the rules of `src/reading/paste.rs`."""
+
+FENCES = ("```", "~~~", '"""')
+RULES = "-=*_#"
+#: The prefixes of quoted or listed matter.
+MARKS = (">", "|", "#", "//", "- ", "* ", "+", "<", "{", '"', "“")
+#: What `structure` tells of a line besides its own score.
+NAMES = "mark first second last second_last single paragraph near others question length symbols digits full_stop indented first_paragraph last_paragraph".split()
+MAX_LINE = 300
+
+
+def is_rule(line):
+    s = line.strip()
+    return len(s) >= 5 and s[0] in RULES and all(c == s[0] for c in s)
+
+
+def is_fence(line):
+    return line.strip()[:3] in FENCES
+
+
+def fenced(raw):
+    """Which lines are in a fence, with the lines that open and close it."""
+    inside, opened = [False] * len(raw), None
+    for i, line in enumerate(raw):
+        mark = line.strip()[:3]
+        if mark not in FENCES:
+            continue
+        if opened is None:
+            opened = (mark, i)
+        elif opened[0] == mark:
+            for j in range(opened[1], i + 1):
+                inside[j] = True
+            opened = None
+    if opened and opened[0] != '"""':
+        for j in range(opened[1], len(raw)):
+            inside[j] = True
+    return inside
+
+
+def structure(text, score):
+    """(number, stripped line, fenced, values) of each line with letters or digits; `score` gives the scores of lines."""
+    raw = text.split("\n")
+    inside = fenced(raw)
+    ends = [not l.strip() or is_rule(l) or is_fence(l) for l in raw]
+    kept = [i for i, l in enumerate(raw) if any(c.isalnum() for c in l) and not is_fence(l)]
+    scores = dict(zip(kept, score([raw[i].strip()[:MAX_LINE] for i in kept])))
+    total = sum(scores.values())
+    out = []
+    for p, i in enumerate(kept):
+        line = raw[i].strip()
+        a = b = i
+        while a > 0 and not ends[a - 1]:
+            a -= 1
+        while b + 1 < len(raw) and not ends[b + 1]:
+            b += 1
+        near = [scores[j] for j in kept[max(0, p - 2) : p] + kept[p + 1 : p + 3]]
+        n = len(line)
+        values = [
+            line.startswith(MARKS), p == 0, p == 1, p == len(kept) - 1, p == len(kept) - 2, a == b, min(b - a, 6) / 6,
+            sum(near) / len(near) if near else 0.0, (total - scores[i]) / (len(kept) - 1) if len(kept) > 1 else 0.0,
+            "?" in line or "？" in line, min(n, 200) / 200, sum(not c.isalnum() and not c.isspace() for c in line) / n,
+            sum(c.isdigit() for c in line) / n, line.endswith("."), raw[i][:1] in (" ", "\t"),
+            all(j not in scores for j in range(a)), all(j not in scores for j in range(b + 1, len(raw))),
+        ]  # fmt: skip
+        out.append((i, line, inside[i], [scores[i], *map(float, values)]))
+    return out

@@ -1,0 +1,273 @@
+"""Trains the reader: three linear models on hashed features (features.py), in one file.
+
+    python models/train/reader/train.py --written models/train/written --training ../shared/training --bench ../shared/benchmarks --out FILE
+
+- scope: does a message ask for something that a tool could do?
+- lines: is a line the request, or matter that was pasted beside it? With the structure of the text (lines.py).
+- turns: what does a turn do, after the turn before it and the answer (turns.py)?
+
+`--report` also measures each on data that took no part: half of the served requests in turn, and the conversations and
+pasted requests of `talk`.
+"""
+
+import argparse, collections, hashlib, json, random, re, struct, sys
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+sys.path.insert(0, str(Path(__file__).parent))
+from features import HASH_BITS, features, words
+from lines import NAMES, structure
+from turns import ACTS, TURN_BITS, context_features
+
+VERSION = 1
+SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
+#: The mass of each group of requests that tools serve.
+SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.05}
+#: The number of requests of one or two words that are made of other requests.
+KEYWORDS = 6000
+
+
+def rows(path, columns):
+    out = []
+    for line in open(path, encoding="utf-8"):
+        fields = line.rstrip("\n").split("\t")
+        assert len(fields) == columns, (path, line)
+        out.append(fields)
+    return out
+
+
+def load(path):
+    return [json.loads(line) for line in open(path, encoding="utf-8")]
+
+
+def served(a):
+    """Pairs of group and text."""
+    rng = random.Random(7)
+    some = lambda texts, n: rng.sample(texts, min(n, len(texts)))
+    groups = {
+        "sets": [q["text"] for s in SETS for q in load(f"{a.bench}/{s}/queries.jsonl")],
+        "written": [r["q"] for s in load(f"{a.training}/written/servers.jsonl") for r in s["requests"] if r["tools"]],
+        "translations": [r["text"] for r in load(f"{a.training}/written/translations.jsonl")],
+        "tasks": [r["text"] for r in load(f"{a.training}/written/tasks.jsonl")],
+        "voice": some([r["text"] for r in load(f"{a.training}/voice.jsonl")], 6000),
+        "commands": some([q for c in load(f"{a.training}/commands.jsonl") for q in c["requests"]], 4000),
+        "parallel": some([r["text"] for r in load(f"{a.training}/parallel.jsonl") if not r.get("description")], 8000),
+        "served": [t for *_, t in rows(f"{a.written}/served.tsv", 3)],
+    }
+    groups["keywords"] = keywords([t for g in ("written", "commands", "voice", "served") for t in groups[g]], small_talk(a))
+    return [(g, t) for g, texts in groups.items() for t in texts]
+
+
+def keywords(requests, small_talk):
+    """Words and pairs of words, as people type them into a search field: from requests, without the words of short small talk."""
+    rng = random.Random(13)
+    plain = lambda text: [word for _, word in words(text)]
+    common = {w for text in small_talk if len(plain(text)) <= 4 for w in plain(text)}
+    kept = lambda found: [w for w in found if len(w) > 3 and w.isalpha() and w not in common]
+    texts = set()
+    for request in requests:
+        found = kept(plain(request))
+        texts.update(found)
+        texts.update(" ".join(pair) for pair in zip(found, found[1:]))
+    return rng.sample(sorted(texts), KEYWORDS)
+
+
+
+def small_talk(a):
+    out = [t for *_, t in rows(f"{a.written}/small_talk.tsv", 3)]
+    if not a.report:
+        out += [d["text"] for d in load(f"{a.bench}/talk/smalltalk.dev.jsonl")]
+    return out + [l.strip() for l in open(f"{a.written}/out_of_scope.txt", encoding="utf-8") if l.strip()]
+
+
+def matrix(texts):
+    return sparse([[(1.0, features(words(t)))] for t in texts], HASH_BITS)
+
+
+def sparse(records, bits):
+    """A row per record of (weight, features) groups; each group has that length."""
+    indices, data, ends = [], [], [0]
+    for groups in records:
+        for weight, found in groups:
+            indices += [f & ((1 << bits) - 1) for f in found]
+            data += [weight / max(len(found), 1) ** 0.5] * len(found)
+        ends.append(len(indices))
+    m = csr_matrix((data, indices, ends), shape=(len(records), 1 << bits), dtype=np.float32)
+    m.sum_duplicates()
+    return m
+
+
+def masses(groups, table):
+    count = collections.Counter(groups)
+    return np.array([table[g] / count[g] for g in groups])
+
+
+def logistic(X, y, mass, c):
+    w = mass / mass.sum() * 10_000 if mass is not None else None
+    return LogisticRegression(C=c, max_iter=400).fit(X, y, sample_weight=w)
+
+
+# ---------------------------------------------------------------- scope
+SCOPE_C = 2.0
+
+
+def fit_scope(XP, wP, XN):
+    y = np.r_[np.ones(XP.shape[0]), np.zeros(XN.shape[0])]
+    return logistic(vstack([XP, XN]), y, np.r_[wP / wP.sum(), np.full(XN.shape[0], 1 / XN.shape[0])], SCOPE_C)
+
+
+def report_scope(a, positive, XP, wP, XN):
+    dev = load(f"{a.bench}/talk/smalltalk.dev.jsonl")
+    XD = matrix([d["text"] for d in dev])
+    half = np.random.RandomState(2).rand(len(positive)) < 0.5
+    of_dev, of_served = np.zeros(len(dev)), np.zeros(len(positive))
+    for h in (half, ~half):
+        m = fit_scope(XP[np.where(h)[0]], wP[h], XN)
+        of_dev += m.decision_function(XD) / 2
+        of_served[~h] = m.decision_function(XP[np.where(~h)[0]])
+    for group in SERVED:
+        s = of_served[[i for i, (g, _) in enumerate(positive) if g == group]]
+        auc = roc_auc_score(np.r_[np.ones(len(s)), np.zeros(len(dev))], np.r_[s, of_dev])
+        below = " ".join(f"{100 * q:g}%: {(of_dev < np.quantile(s, q)).mean():.3f}" for q in (0.01, 0.02, 0.05))
+        print(f"scope: {group:13} AUROC {auc:.4f}; small talk below the quantile {below}")
+    for kind in sorted({d["kind"] for d in dev}):
+        s = of_dev[[i for i, d in enumerate(dev) if d["kind"] == kind]]
+        print(f"scope: {kind:16} over 0: {(s > 0).mean():.2f}")
+
+
+# ---------------------------------------------------------------- lines
+LINES_C, STRUCTURE_C = 2.0, 0.5
+
+
+def sentences(text):
+    return [s.strip() for s in re.split(r"(?<=[.!?;])\s+|\n", text) if s.strip()]
+
+
+def fit_lines(a, positive, negative):
+    rng = random.Random(11)
+    asks = [t for g, t in positive if g not in ("parallel", "commands")]
+    asks += [rng.choice(s) for s in map(sentences, asks) if len(s) > 1] + negative
+    pasted = [l.strip() for l in open(f"{a.written}/pasted.txt", encoding="utf-8") if l.strip() and not l.startswith("=====")]
+    code = [l for f in sorted(Path(__file__).parents[3].glob("src/**/*.rs"))[::3] for l in f.read_text().split("\n")[::12] if l.strip()]
+    code += [l for f in sorted(Path(__file__).parents[1].glob("*/*.py")) for l in f.read_text().split("\n")[::6] if l.strip()]
+    X = matrix([t[:300] for t in asks + pasted + [c.strip() for c in code]])
+    y = np.r_[np.ones(len(asks)), np.zeros(len(pasted) + len(code))]
+    mass = np.r_[np.full(len(asks), 0.5 / len(asks)), np.full(len(pasted), 0.42 / len(pasted)), np.full(len(code), 0.08 / len(code))]
+    print(f"lines: {len(asks)} requests, {len(pasted)} pasted lines, {len(code)} lines of code")
+    return logistic(X, y, mass, LINES_C)
+
+
+def is_ask(line, ask):
+    return ask in line or line in ask or (len(line) > 15 and line[:40] in ask)
+
+
+def fit_structure(a, lines):
+    texts = load(f"{a.bench}/talk/paste.dev.jsonl")
+    data = [structure(t["text"], lambda ls: lines.decision_function(matrix(ls))) for t in texts]
+    # In a fence stands no request, so fenced lines take no part.
+    data = [[r for r in d if not r[2]] or d for d in data]
+    labels = [[is_ask(line, t["ask"]) for _, line, *_ in d] for d, t in zip(data, texts)]
+    X = [np.array([v for *_, v in d]) for d in data]
+    fit = lambda ids: fit_structure_on(np.concatenate([X[i] for i in ids]), np.concatenate([labels[i] for i in ids]))
+    if a.report:
+        order, scores = np.random.RandomState(3).permutation(len(texts)), [None] * len(texts)
+        for k in range(6):
+            weights, intercept = fit(np.setdiff1d(np.arange(len(texts)), order[k::6]))
+            for i in order[k::6]:
+                scores[i] = X[i] @ weights + intercept
+        best = sum(l[int(np.argmax(s))] for s, l in zip(scores, labels))
+        print(f"lines: the best line is the request in {best} of {len(texts)} (6 folds)")
+        for margin in (0.5, 1, 1.5, 2, 3):
+            chosen = [s >= s.max() - margin for s in scores]
+            found = sum(any(c & np.array(l)) for c, l in zip(chosen, labels))
+            more = sum((c & ~np.array(l)).sum() for c, l in zip(chosen, labels)) / len(texts)
+            print(f"lines: within {margin} of the best: request in {found}, {more:.2f} other lines a text")
+    weights, intercept = fit(range(len(texts)))
+    print("lines:", {n: round(float(w), 2) for n, w in zip(["score", *NAMES], weights)}, round(intercept, 2))
+    return weights, intercept
+
+
+def fit_structure_on(X, y):
+    mean, spread = X.mean(0), X.std(0) + 1e-6
+    m = LogisticRegression(C=STRUCTURE_C, max_iter=1000).fit((X - mean) / spread, y)
+    weights = m.coef_[0] / spread
+    return weights, float(m.intercept_[0] - weights @ mean)
+
+
+# ---------------------------------------------------------------- turns
+TURNS_C, CONTEXT_WEIGHT = 20.0, 2.0
+
+
+def turn_record(before, answer, turn):
+    found = features(words(turn))
+    return [(1.0, found), (CONTEXT_WEIGHT, context_features(before, answer, turn))]
+
+
+def fit_turns(a):
+    turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)]
+    X = lambda data: sparse([turn_record(*d[:3]) for d in data], TURN_BITS)
+    names = {"choose": "choice", "bare_value": "value", "smalltalk": "small_talk", "smalltalk_mid": "small_talk", "thanks_end": "thanks", "topic_switch": "new_request", "refuse_only": "refuse"}
+    data = [(p, s, u, names.get(act, act)) for p, s, u, act in turns]
+    m = LogisticRegression(C=TURNS_C, max_iter=600).fit(X(data), [d[3] for d in data])
+    print(f"turns: {len(turns)}:", dict(collections.Counter(d[3] for d in data)))
+    if a.report:
+        dev = []
+        for x in load(f"{a.bench}/talk/conversations.dev.jsonl"):
+            said = [t["content"] for t in x["messages"] if t["role"] == "user"]
+            answer = x["messages"][-2]["content"] if len(x["messages"]) > 1 and x["messages"][-2]["role"] == "assistant" else ""
+            dev.append(((said[-2:-1] or [""])[0], answer, said[-1], names.get(x["kind"], x["kind"])))
+        found = m.predict(X(dev))
+        table = collections.Counter(zip([d[3] for d in dev], found))
+        print(" " * 14, *[f"{k[:6]:>6}" for k in m.classes_])
+        for k in m.classes_:
+            print(f"{k:14}", *[f"{table[k, j]:6}" for j in m.classes_])
+        idle = m.predict_proba(X(dev))[:, [list(m.classes_).index(k) for k in ("small_talk", "thanks", "refuse")]].sum(1)
+        is_idle = [d[3] in ("small_talk", "thanks") for d in dev]
+        print(f"turns: right {np.mean([f == d[3] for f, d in zip(found, dev)]):.3f}; idle AUROC {roc_auc_score(is_idle, idle):.4f}")
+    return m
+
+
+# ---------------------------------------------------------------- the file
+def quantised(weights):
+    """Values from -127 to 127, and the step between them."""
+    step = float(np.abs(weights).max() / 127) or 1.0
+    return np.rint(weights / step).astype(np.int8).tobytes(), step
+
+
+def write(path, scope, lines, structure_weights, turns):
+    assert list(turns.classes_) == sorted(ACTS), turns.classes_
+    heads = [(scope.coef_[0], scope.intercept_[0]), (lines.coef_[0], lines.intercept_[0])]
+    heads += [(turns.coef_[list(turns.classes_).index(act)], turns.intercept_[list(turns.classes_).index(act)]) for act in ACTS]
+    body = b"PTREADER" + struct.pack("<IIII", VERSION, HASH_BITS, TURN_BITS, len(ACTS))
+    for weights, intercept in heads:
+        values, step = quantised(weights)
+        body += struct.pack("<ff", step, intercept) + values
+    weights, intercept = structure_weights
+    body += struct.pack(f"<I{len(weights) + 1}f", len(weights), *weights, intercept)
+    Path(path).write_bytes(body + hashlib.sha256(body).digest())
+    print(f"{path}: {len(body) + 32} bytes")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    for name in ("written", "training", "bench", "out"):
+        p.add_argument(f"--{name}", required=True)
+    p.add_argument("--report", action="store_true")
+    a = p.parse_args()
+    positive, negative = served(a), small_talk(a)
+    print(f"scope: {len(positive)} served requests, {len(negative)} others")
+    XP, XN, wP = matrix([t for _, t in positive]), matrix(negative), masses([g for g, _ in positive], SERVED)
+    if a.report:
+        report_scope(a, positive, XP, wP, XN)
+    scope = fit_scope(XP, wP, XN)
+    lines = fit_lines(a, positive, negative)
+    shape = fit_structure(a, lines)
+    turns = fit_turns(a)
+    write(a.out, scope, lines, shape, turns)
+
+
+main()

@@ -1,0 +1,207 @@
+//! The texts that a request is searched for by, and what they mean in a conversation.
+
+use std::ops::Range;
+
+use super::ruled_out::ruled_out;
+use super::{Author, MAX_CONTEXT_BYTES, Message, is_blank, sentence_ranges};
+use crate::function_words::has_content_word;
+use crate::reading::{TurnKind, request_text, scope, turn_kind};
+
+/// The longest end of an assistant's message that is read, in bytes of UTF-8.
+const MAX_ANSWER_BYTES: usize = 1024;
+/// The number of bytes from which a turn has content of its own.
+const MIN_CONTENT_BYTES: usize = 20;
+/// The number of bytes from which a request beside pasted matter is searched for without it.
+const MIN_REQUEST_BYTES: usize = 12;
+
+/// The texts that a request is searched for by.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct SearchTexts {
+    /// The request, if it is not the complete text.
+    pub(super) request: Option<String>,
+    /// The request and its context, joined; empty if the request is searched for alone.
+    pub(super) conversation: String,
+    /// What the user said, if the request also has text of the assistant.
+    pub(super) from_user: Option<String>,
+    /// The log-odds that the request asks for something that a tool could do.
+    pub(super) scope: Option<Finite>,
+}
+
+/// A finite number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Finite(pub(super) f32);
+
+impl Eq for Finite {}
+impl Eq for SearchTexts {}
+
+impl SearchTexts {
+    /// Reads a request without context.
+    pub(super) fn of_request(text: &str) -> Self {
+        let asked = request_text(text).filter(|asked| asked.len() >= MIN_REQUEST_BYTES);
+        let remaining = remove_ruled_out(asked.as_deref().unwrap_or(text));
+        let request = remaining.or(asked);
+        let text = request.as_deref().unwrap_or(text);
+        let scope = scope(text).filter(|_| !is_blank(text)).map(Finite);
+        Self {
+            request,
+            scope,
+            ..Self::default()
+        }
+    }
+
+    /// Reads a request in the context of earlier messages of the user.
+    pub(super) fn in_context(mut self, context: &str, text: &str) -> Self {
+        self.conversation = format!("{context}\n{}", self.request.as_deref().unwrap_or(text));
+        self
+    }
+}
+
+impl SearchTexts {
+    /// Reads the last turn of a conversation, which has an earlier message.
+    pub(super) fn of_conversation(earlier: &[Message], text: &str) -> Self {
+        Self::of_request(text).after(earlier, text)
+    }
+
+    /// Reads a turn after earlier messages; `self` is the turn read as a request of its own.
+    fn after(self, earlier: &[Message], text: &str) -> Self {
+        let before = earlier
+            .iter()
+            .rposition(|message| message.author == Author::User);
+        let answers = &earlier[before.map_or(0, |position| position + 1)..];
+        let answer = end_of_answers(answers);
+        let before_text = before.map_or("", |position| &earlier[position].text);
+        let kind = match turn_kind(before_text, &answer, text, self.scope()) {
+            Some(kind) if !earlier.is_empty() => kind,
+            _ => TurnKind::Request,
+        };
+        if kind == TurnKind::Request {
+            return self;
+        }
+        let previous = before.map(|position| PreviousTurn {
+            own: Self::of_request(before_text),
+            earlier: &earlier[..position],
+            text: before_text,
+        });
+        let own_request = || self.request_or(text);
+        match (kind, previous) {
+            (TurnKind::Idle, Some(previous)) => previous.read(),
+            (TurnKind::Related, Some(previous)) => {
+                let context = previous.content();
+                self.in_context(&context.text, text)
+            }
+            (TurnKind::Continuation, Some(previous)) => {
+                let context = previous.content();
+                Self {
+                    from_user: Some(join([&context.from_user, &own_request()])),
+                    ..Self::searched(join([&context.text, &own_request()]))
+                }
+            }
+            (TurnKind::Answer, previous) => {
+                let context = previous.map_or_else(Content::default, PreviousTurn::content);
+                Self {
+                    from_user: Some(join([&context.from_user, &own_request()])),
+                    ..Self::searched(join([&answer, &context.text, &own_request()]))
+                }
+            }
+            (_, _) => self,
+        }
+    }
+
+    fn scope(&self) -> Option<f32> {
+        self.scope.map(|scope| scope.0)
+    }
+
+    /// Returns `true` unless the words of the request ask for nothing.
+    fn may_ask(&self) -> bool {
+        self.scope().is_none_or(|scope| scope >= 0.0)
+    }
+
+    /// Makes the texts of a request that is searched for by `request`.
+    fn searched(request: String) -> Self {
+        Self {
+            request: Some(request),
+            ..Self::default()
+        }
+    }
+
+    fn request_or(&self, text: &str) -> String {
+        self.request.clone().unwrap_or_else(|| text.to_owned())
+    }
+}
+
+/// The user's turn before the last one.
+struct PreviousTurn<'t> {
+    /// The turn, read as a request of its own.
+    own: SearchTexts,
+    /// The messages before the turn.
+    earlier: &'t [Message],
+    text: &'t str,
+}
+
+impl PreviousTurn<'_> {
+    /// Reads the turn in its conversation.
+    fn read(self) -> SearchTexts {
+        let texts = self.own.after(self.earlier, self.text);
+        SearchTexts {
+            request: Some(texts.request_or(self.text)),
+            ..texts
+        }
+    }
+
+    /// Returns what the turn is about. A turn with content of its own stands for itself.
+    fn content(self) -> Content {
+        let text = self.text;
+        let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
+        let texts = if stands_alone { self.own } else { self.read() };
+        let request = end(&texts.request_or(text), MAX_CONTEXT_BYTES).to_owned();
+        let from_user = texts.from_user.unwrap_or_else(|| request.clone());
+        Content {
+            text: request,
+            from_user: end(&from_user, MAX_CONTEXT_BYTES).to_owned(),
+        }
+    }
+}
+
+/// The content of a turn.
+#[derive(Default)]
+struct Content {
+    text: String,
+    /// The part of the text that the user wrote.
+    from_user: String,
+}
+
+/// Joins the texts that are not blank, each on lines of its own.
+fn join<const TEXTS: usize>(texts: [&str; TEXTS]) -> String {
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !is_blank(text)).collect();
+    texts.join("\n")
+}
+
+/// Returns the last bytes of a text, from a character boundary on.
+fn end(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
+}
+
+/// Returns the end of the assistant's messages.
+fn end_of_answers(answers: &[Message]) -> String {
+    let texts: Vec<&str> = answers
+        .iter()
+        .map(|message| message.text.as_str())
+        .collect();
+    end(&texts.join("\n"), MAX_ANSWER_BYTES).to_owned()
+}
+
+/// Removes the clauses that rule something out.
+///
+/// Returns `None` if there are no such clauses, or if the rest has no content word.
+fn remove_ruled_out(text: &str) -> Option<String> {
+    let mut remaining = String::new();
+    let mut copied_to = 0;
+    for sentence in sentence_ranges(text) {
+        for Range { start, end } in ruled_out(&text[sentence.clone()]) {
+            remaining.push_str(&text[copied_to..sentence.start + start]);
+            copied_to = sentence.start + end;
+        }
+    }
+    remaining.push_str(&text[copied_to..]);
+    (copied_to > 0 && has_content_word(&remaining)).then_some(remaining)
+}

@@ -1,0 +1,188 @@
+//! The features of a text: hashes of its words, pairs of words and pieces of words.
+//!
+//! `models/train/reader/features.py` has the same rules. They need no vocabulary, so typing errors
+//! and all languages have features, too.
+
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
+
+/// The number of values of a hash, as a power of two.
+pub(super) const HASH_BITS: u32 = 16;
+/// The largest number of words that are read.
+const MAX_WORDS: usize = 64;
+/// The numbers of words up to which lengths differ.
+const EXACT_LENGTHS: usize = 12;
+
+/// A word of a text, in lower case.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    /// The letters and digits.
+    pub(super) text: String,
+    pub(super) kind: WordKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WordKind {
+    /// Letters and digits between other characters.
+    Plain,
+    /// One character of a script without spaces.
+    Ideograph,
+    /// A character that is neither a letter, a digit nor white space.
+    Symbol,
+}
+
+impl Word {
+    /// Returns the text with each decimal digit replaced by `0`, so that all numbers of a length
+    /// are alike.
+    fn without_digits(&self) -> String {
+        let hide = |c: char| if is_digit(c) { '0' } else { c };
+        self.text.chars().map(hide).collect()
+    }
+}
+
+/// Splits a text into its first words.
+pub(super) fn words(text: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut plain = String::new();
+    let flush = |plain: &mut String, words: &mut Vec<Word>| {
+        if !plain.is_empty() {
+            let text = std::mem::take(plain);
+            words.push(Word {
+                text,
+                kind: WordKind::Plain,
+            });
+        }
+    };
+    for c in text.chars().flat_map(char::to_lowercase) {
+        if words.len() >= MAX_WORDS {
+            break;
+        }
+        let single = |kind| Word {
+            text: c.to_string(),
+            kind,
+        };
+        if is_ideograph(c) {
+            flush(&mut plain, &mut words);
+            words.push(single(WordKind::Ideograph));
+        } else if c.is_alphanumeric() || is_mark(c) {
+            plain.push(c);
+        } else if matches!(c, '\'' | '’') && !plain.is_empty() {
+            plain.push('\'');
+        } else {
+            flush(&mut plain, &mut words);
+            if !c.is_whitespace() {
+                words.push(single(WordKind::Symbol));
+            }
+        }
+    }
+    flush(&mut plain, &mut words);
+    words.truncate(MAX_WORDS);
+    words
+}
+
+/// Returns the number of words that are not symbols.
+pub(super) fn length(words: &[Word]) -> usize {
+    let counts = |word: &&Word| word.kind != WordKind::Symbol;
+    words.iter().filter(counts).count()
+}
+
+/// Returns the features of a text, sorted, each once.
+pub(super) fn features(words: &[Word]) -> Vec<u32> {
+    let texts: Vec<String> = words.iter().map(Word::without_digits).collect();
+    let mut features = Vec::with_capacity(16 * texts.len() + 4);
+    for (position, (word, text)) in words.iter().zip(&texts).enumerate() {
+        features.push(hash(&["w", text]));
+        if let Some(next) = texts.get(position + 1) {
+            features.push(hash(&["b", text, " ", next]));
+        }
+        if word.kind == WordKind::Plain && text.chars().nth(2).is_some() {
+            add_pieces(text, &mut features);
+        }
+    }
+    if let (Some(first), Some(last)) = (texts.first(), texts.last()) {
+        features.push(hash(&["^", first]));
+        features.push(hash(&["$", last]));
+        if let Some(second) = texts.get(1) {
+            features.push(hash(&["^^", first, " ", second]));
+        }
+    }
+    features.push(hash(&["l", &length_class(length(words)).to_string()]));
+    features.sort_unstable();
+    features.dedup();
+    features
+}
+
+/// Adds the pieces of three and four characters of a word in angle brackets.
+fn add_pieces(word: &str, features: &mut Vec<u32>) {
+    let marked = format!("<{word}>");
+    let mut starts: Vec<usize> = marked.char_indices().map(|(start, _)| start).collect();
+    starts.push(marked.len());
+    for size in [3, 4] {
+        for window in starts.windows(size + 1) {
+            features.push(hash(&["n", &marked[window[0]..window[size]]]));
+        }
+    }
+}
+
+/// Returns the class of a number of words: exact up to 12, then in steps of eight.
+fn length_class(words: usize) -> usize {
+    if words <= EXACT_LENGTHS {
+        return words;
+    }
+    EXACT_LENGTHS + ((words - EXACT_LENGTHS) / 8).min(4)
+}
+
+/// Returns the hash of joined texts: FNV-1a, folded to [`HASH_BITS`] bits.
+pub(super) fn hash(parts: &[&str]) -> u32 {
+    let mut hash: u32 = 0x811c_9dc5;
+    for byte in parts.iter().flat_map(|part| part.bytes()) {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    (hash ^ (hash >> 15)) & ((1 << HASH_BITS) - 1)
+}
+
+fn is_digit(c: char) -> bool {
+    c.general_category() == GeneralCategory::DecimalNumber
+}
+
+fn is_mark(c: char) -> bool {
+    matches!(
+        c.general_category(),
+        GeneralCategory::NonspacingMark | GeneralCategory::SpacingMark
+    )
+}
+
+/// Returns `true` for characters of Chinese and Japanese, which have no spaces between words.
+pub(crate) fn is_ideograph(c: char) -> bool {
+    matches!(
+        c,
+        '\u{3040}'..='\u{30ff}'
+            | '\u{3400}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{20000}'..='\u{2ffff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_split_into_words_in_lower_case() {
+        let texts =
+            |text| -> Vec<String> { words(text).into_iter().map(|word| word.text).collect() };
+        assert_eq!(
+            texts("Don’t STOP, lamp_2!"),
+            ["don't", "stop", ",", "lamp", "_", "2", "!"]
+        );
+        assert_eq!(texts("把灯 on 한국어"), ["把", "灯", "on", "한국어"]);
+        assert!(texts(" \n").is_empty());
+        assert_eq!(words(&"a ".repeat(500)).len(), MAX_WORDS);
+    }
+
+    #[test]
+    fn numbers_of_a_length_have_the_same_features() {
+        let of = |text| features(&words(text));
+        assert_eq!(of("order 4711"), of("order 9082"));
+        assert_ne!(of("order 4711"), of("order 47"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a message asks for, as far as its words alone and the turns before it tell.
+//!
+//! - [`request_text`]: the request beside pasted matter;
+//! - [`scope`]: does the message ask for something that a tool could do, or is it small talk?
+//! - [`turn_kind`]: does a turn ask for something of its own, go on with the turn before, or take up
+//!   an offer of the assistant?
+//!
+//! The three are linear models over hashed words (`models/train/reader`). They work in any
+//! language, with typing errors, and take a few microseconds. Without the feature `static-model`
+//! each message is a request of its own.
+
+mod features;
+mod model;
+mod paste;
+mod turn;
+
+pub(crate) use self::features::is_ideograph;
+use self::features::{features, words};
+use self::model::ReaderModel;
+use self::turn::TurnAct;
+
+/// The least probability of a kind of turn that changes what is searched for.
+const MIN_PROBABILITY: f32 = 0.5;
+
+/// The same for a turn that asks for nothing, if it looks like small talk.
+const MIN_IDLE_SMALL_TALK: f32 = 0.35;
+
+/// The log-odds from which a turn asks for something whatever the turns before it are.
+const MAX_IDLE_SCOPE: f32 = 1.0;
+
+/// The log-odds from which a turn is a request, and does not only answer the assistant.
+const MAX_ANSWER_SCOPE: f32 = 2.0;
+
+/// What a turn of a conversation means for the tools that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnKind {
+    /// It asks for nothing: thanks, small talk, a refusal.
+    Idle,
+    /// It agrees with what the assistant offers, or answers what it asks.
+    Answer,
+    /// It repeats the request before with other values, perhaps with another request.
+    Continuation,
+    /// It asks for something else about the same matter, or it is not clear what it means.
+    Related,
+    /// It is a request of its own.
+    Request,
+}
+
+/// Returns the part of a text that is the request, if the text also has pasted matter.
+pub(crate) fn request_text(text: &str) -> Option<String> {
+    let lines = paste::request_lines(ReaderModel::built_in()?, text)?;
+    let lines: Vec<&str> = lines.into_iter().map(|line| text[line].trim()).collect();
+    Some(lines.join("\n"))
+}
+
+/// Returns the log-odds that a message asks for something that a tool could do, under the
+/// assumption that half of all messages do; `None` without a model.
+pub(crate) fn scope(text: &str) -> Option<f32> {
+    let model = ReaderModel::built_in()?;
+    Some(model.scope.score(&[(1.0, &features(&words(text)))]))
+}
+
+/// Returns what a turn means, after the user's turn before it and the assistant's answer to that.
+/// `scope` is the turn's own [`scope`]. Returns `None` without a model.
+pub(crate) fn turn_kind(
+    before: &str,
+    answer: &str,
+    turn: &str,
+    scope: Option<f32>,
+) -> Option<TurnKind> {
+    let model = ReaderModel::built_in()?;
+    let acts = turn::acts(model, before, answer, turn);
+    let mut idle = acts.of(&[TurnAct::SmallTalk, TurnAct::Thanks, TurnAct::Refuse]);
+    let mut share = 1.0;
+    if scope.is_some_and(|scope| scope > MAX_IDLE_SCOPE) {
+        share = 1.0 / (1.0 - idle).max(f32::EPSILON);
+        idle = 0.0;
+    }
+    let of = |kinds: &[TurnAct]| share * acts.of(kinds);
+    let mut consents = of(&[TurnAct::Consent, TurnAct::Choice, TurnAct::Value]);
+    if scope.is_some_and(|scope| scope > MAX_ANSWER_SCOPE) {
+        consents = 0.0;
+    }
+    let goes_on = of(&[TurnAct::Ellipsis, TurnAct::Correction, TurnAct::SecondTool]);
+    let own = of(&[TurnAct::NewRequest]);
+    // A turn that asks for nothing by itself is idle more often.
+    let is_small_talk = scope.is_some_and(|scope| scope < 0.0);
+    let min_idle = if is_small_talk {
+        MIN_IDLE_SMALL_TALK
+    } else {
+        MIN_PROBABILITY
+    };
+    Some(if idle >= min_idle {
+        TurnKind::Idle
+    } else if consents >= MIN_PROBABILITY {
+        TurnKind::Answer
+    } else if goes_on >= MIN_PROBABILITY {
+        TurnKind::Continuation
+    } else if own >= MIN_PROBABILITY {
+        TurnKind::Request
+    } else {
+        TurnKind::Related
+    })
+}
+
+#[cfg(all(test, feature = "static-model"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turn_kind_tells_what_a_turn_does_with_the_turn_before() {
+        use TurnKind::{Answer, Continuation, Idle, Related, Request};
+        let offer = "Three left, the minimum is ten. Shall I order twenty more?";
+        let told = "Showers until noon, then dry.";
+        for (before, answer, turn, kind) in [
+            ("how many hinges are in stock", offer, "yes please", Answer),
+            (
+                "how many hinges are in stock",
+                offer,
+                "thanks, that's all for today!",
+                Idle,
+            ),
+            (
+                "how many hinges are in stock",
+                offer,
+                "haha those hinges again",
+                Idle,
+            ),
+            (
+                "weather in Cork on saturday",
+                told,
+                "and Galway?",
+                Continuation,
+            ),
+            (
+                "weather in Cork on saturday",
+                told,
+                "sorry, i meant sunday",
+                Continuation,
+            ),
+            (
+                "weather in Cork on saturday",
+                told,
+                "ok. which of my parcels are still on the way?",
+                Request,
+            ),
+            (
+                "how many hinges are in stock",
+                offer,
+                "no, send me the price list of the supplier instead",
+                Related,
+            ),
+        ] {
+            let found = turn_kind(before, answer, turn, scope(turn));
+            assert_eq!(found, Some(kind), "{turn}");
+        }
+    }
+}

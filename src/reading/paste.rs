@@ -1,0 +1,217 @@
+//! The request beside pasted matter: logs, code, data, mails, quotations, stories.
+//!
+//! A message of several lines is split, and each line gets the log-odds that it belongs to the
+//! request: from its words and from its place in the text. The lines near the best one are the
+//! request. `models/train/reader/lines.py` has the same rules.
+
+use std::ops::Range;
+
+use super::features::{features, words};
+use super::model::ReaderModel;
+
+/// The number of values that describe a line.
+pub(super) const LINE_VALUES: usize = 18;
+/// The fewest lines with letters of a text that may contain pasted matter.
+const MIN_LINES: usize = 3;
+/// The largest number of lines that are read; a longer text is read at its beginning and its end.
+const MAX_LINES: usize = 400;
+/// The largest number of characters of a line that are read.
+const MAX_LINE_CHARS: usize = 300;
+/// The largest difference of log-odds to the best line with which a line belongs to the request.
+const MARGIN: f32 = 1.5;
+/// The log-odds from which a line belongs to the request in any case.
+const CERTAIN: f32 = 0.0;
+/// The marks that open and close a fence.
+const FENCES: [&str; 3] = ["```", "~~~", "\"\"\""];
+/// The characters of a line that separates parts of a text.
+const RULES: [char; 5] = ['-', '=', '*', '_', '#'];
+/// The beginnings of quoted and listed lines.
+const MARKS: [&str; 11] = [">", "|", "#", "//", "- ", "* ", "+", "<", "{", "\"", "“"];
+
+/// Returns the ranges of the lines that are the request, in order, if the text also has pasted
+/// matter.
+pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range<usize>>> {
+    if text.bytes().filter(|&byte| byte == b'\n').count() + 1 < MIN_LINES {
+        return None;
+    }
+    let layout = Layout::new(text);
+    if layout.read.len() < MIN_LINES {
+        return None;
+    }
+    let scores = layout.scores(model);
+    let outside = |&(position, _): &(usize, &f32)| !layout.fenced[layout.read[position]];
+    let all: Vec<(usize, &f32)> = scores.iter().enumerate().collect();
+    let mut eligible: Vec<(usize, &f32)> = all.iter().copied().filter(outside).collect();
+    if eligible.is_empty() {
+        eligible = all;
+    }
+    let best = eligible
+        .iter()
+        .map(|(_, score)| **score)
+        .fold(f32::NEG_INFINITY, f32::max);
+    let least = (best - MARGIN).min(CERTAIN);
+    eligible.retain(|(_, score)| **score >= least);
+    if eligible.len() == layout.read.len() {
+        return None;
+    }
+    let line = |(position, _): (usize, &f32)| layout.lines[layout.read[position]].clone();
+    Some(eligible.into_iter().map(line).collect())
+}
+
+/// A text as lines.
+struct Layout<'t> {
+    text: &'t str,
+    lines: Vec<Range<usize>>,
+    /// The lines inside a fence, with the lines that open and close it.
+    fenced: Vec<bool>,
+    /// The lines at which a paragraph ends: blank lines, rules and fences.
+    ends: Vec<bool>,
+    /// The numbers of the lines that have scores.
+    read: Vec<usize>,
+}
+
+impl<'t> Layout<'t> {
+    fn new(text: &'t str) -> Self {
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in text.split('\n') {
+            lines.push(start..start + line.len());
+            start += line.len() + 1;
+        }
+        if lines.len() > MAX_LINES {
+            lines.drain(MAX_LINES / 2..lines.len() - MAX_LINES / 2);
+        }
+        let line = |range: &Range<usize>| &text[range.clone()];
+        let fenced = fenced(&lines.iter().map(line).collect::<Vec<_>>());
+        let mut ends = Vec::with_capacity(lines.len());
+        let mut read = Vec::new();
+        for (number, range) in lines.iter().enumerate() {
+            let line = line(range);
+            let is_fence = fence(line).is_some();
+            ends.push(line.trim().is_empty() || is_rule(line) || is_fence);
+            if !is_fence && line.contains(char::is_alphanumeric) {
+                read.push(number);
+            }
+        }
+        Self {
+            text,
+            lines,
+            fenced,
+            ends,
+            read,
+        }
+    }
+
+    fn line(&self, number: usize) -> &'t str {
+        self.text[self.lines[number].clone()].trim()
+    }
+
+    /// Returns the log-odds that each line that is read belongs to the request.
+    fn scores(&self, model: &ReaderModel) -> Vec<f32> {
+        let mut own = Vec::with_capacity(self.read.len());
+        for &number in &self.read {
+            let line = self.line(number);
+            let end = line
+                .char_indices()
+                .nth(MAX_LINE_CHARS)
+                .map_or(line.len(), |(end, _)| end);
+            own.push(model.lines.score(&[(1.0, &features(&words(&line[..end])))]));
+        }
+        let total: f32 = own.iter().sum();
+        let (weights, intercept) = &model.structure;
+        let mut scores = Vec::with_capacity(own.len());
+        for position in 0..own.len() {
+            let values = self.values(position, &own, total);
+            let weighted = weights
+                .iter()
+                .zip(values)
+                .map(|(weight, value)| weight * value);
+            scores.push(intercept + weighted.sum::<f32>());
+        }
+        scores
+    }
+
+    /// Returns the values that describe a line: its own score, and its place.
+    fn values(&self, position: usize, own: &[f32], total: f32) -> [f32; LINE_VALUES] {
+        let (number, last) = (self.read[position], own.len() - 1);
+        let line = self.line(number);
+        let (mut first_line, mut last_line) = (number, number);
+        while first_line > 0 && !self.ends[first_line - 1] {
+            first_line -= 1;
+        }
+        while last_line + 1 < self.ends.len() && !self.ends[last_line + 1] {
+            last_line += 1;
+        }
+        let before = &own[position.saturating_sub(2)..position];
+        let after = &own[position + 1..(position + 3).min(own.len())];
+        let near = before.len() + after.len();
+        let near_sum: f32 = before.iter().chain(after).sum();
+        let others = (total - own[position]) / last.max(1) as f32;
+        let characters = line.chars().count().max(1) as f32;
+        let share =
+            |is: fn(char) -> bool| line.chars().filter(|&c| is(c)).count() as f32 / characters;
+        let flag = |is: bool| f32::from(u8::from(is));
+        let raw = &self.text[self.lines[number].clone()];
+        [
+            own[position],
+            flag(MARKS.iter().any(|mark| line.starts_with(mark))),
+            flag(position == 0),
+            flag(position == 1),
+            flag(position == last),
+            flag(position + 1 == last),
+            flag(first_line == last_line),
+            (last_line - first_line).min(6) as f32 / 6.0,
+            if near == 0 {
+                0.0
+            } else {
+                near_sum / near as f32
+            },
+            if last == 0 { 0.0 } else { others },
+            flag(line.contains(['?', '？'])),
+            characters.min(200.0) / 200.0,
+            share(|c| !c.is_alphanumeric() && !c.is_whitespace()),
+            share(|c| c.is_numeric()),
+            flag(line.ends_with('.')),
+            flag(raw.starts_with([' ', '\t'])),
+            flag(self.read[0] >= first_line),
+            flag(self.read[last] <= last_line),
+        ]
+    }
+}
+
+/// Returns the lines inside fences. A fence that never closes reaches to the end, unless it is one
+/// of quotation marks.
+fn fenced(lines: &[&str]) -> Vec<bool> {
+    let mut fenced = vec![false; lines.len()];
+    let mut open: Option<(&str, usize)> = None;
+    for (number, line) in lines.iter().enumerate() {
+        match (fence(line), open) {
+            (Some(mark), None) => open = Some((mark, number)),
+            (Some(mark), Some((opening, start))) if mark == opening => {
+                fenced[start..=number].fill(true);
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some((mark, start)) = open
+        && mark != FENCES[2]
+    {
+        fenced[start..].fill(true);
+    }
+    fenced
+}
+
+fn fence(line: &str) -> Option<&'static str> {
+    FENCES
+        .into_iter()
+        .find(|mark| line.trim().starts_with(mark))
+}
+
+/// Returns `true` for a line of at least five equal characters that separate parts.
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    let first = line.chars().next();
+    first.is_some_and(|first| RULES.contains(&first) && line.chars().all(|c| c == first))
+        && line.len() >= 5
+}
