@@ -151,6 +151,9 @@ impl PreviousTurn<'_> {
     /// Returns what the turn is about. A turn with content of its own stands for itself.
     fn content(self) -> Content {
         let text = self.text;
+        if self.earlier.is_empty() && !self.own.may_ask() {
+            return Content::default();
+        }
         let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
         let texts = if stands_alone { self.own } else { self.read() };
         let request = end(&texts.request_or(text), MAX_CONTEXT_BYTES).to_owned();

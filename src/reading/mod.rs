@@ -25,8 +25,11 @@ const MIN_PROBABILITY: f32 = 0.5;
 /// The same for a turn that asks for nothing, if it looks like small talk.
 const MIN_IDLE_SMALL_TALK: f32 = 0.35;
 
-/// The log-odds from which a turn asks for something whatever the turns before it are.
+/// The log-odds from which a turn asks for something, whatever the turn before it asks for.
 const MAX_IDLE_SCOPE: f32 = 1.0;
+
+/// The same after a turn that asks for nothing.
+const MAX_IDLE_SCOPE_AFTER_SMALL_TALK: f32 = 0.0;
 
 /// The log-odds from which a turn is a request, and does not only answer the assistant.
 const MAX_ANSWER_SCOPE: f32 = 2.0;
@@ -72,7 +75,12 @@ pub(crate) fn turn_kind(
     let acts = turn::acts(model, before, answer, turn);
     let mut idle = acts.of(&[TurnAct::SmallTalk, TurnAct::Thanks, TurnAct::Refuse]);
     let mut share = 1.0;
-    if scope.is_some_and(|scope| scope > MAX_IDLE_SCOPE) {
+    let max_idle_scope = if self::scope(before).is_some_and(|before| before < 0.0) {
+        MAX_IDLE_SCOPE_AFTER_SMALL_TALK
+    } else {
+        MAX_IDLE_SCOPE
+    };
+    if scope.is_some_and(|scope| scope > max_idle_scope) {
         share = 1.0 / (1.0 - idle).max(f32::EPSILON);
         idle = 0.0;
     }
@@ -149,6 +157,18 @@ mod tests {
                 offer,
                 "no, send me the price list of the supplier instead",
                 Related,
+            ),
+            (
+                "hello",
+                "What can I do?",
+                "make this picture smaller",
+                Answer,
+            ),
+            (
+                "hello",
+                "Hi! How can I help you today?",
+                "nothing really, just bored",
+                Idle,
             ),
         ] {
             let found = turn_kind(before, answer, turn, scope(turn));

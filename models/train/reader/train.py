@@ -29,6 +29,8 @@ SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nes
 SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.05}
 #: The number of requests of one or two words that are made of other requests.
 KEYWORDS = 6000
+#: A word asks for something if it is so many times as frequent in requests as in small talk.
+KEYWORD_RATIO = 1.5
 
 
 def rows(path, columns):
@@ -63,18 +65,21 @@ def served(a):
 
 
 def keywords(requests, small_talk):
-    """Words and pairs of words, as people type them into a search field: from requests, without the words of short small talk."""
+    """Words and pairs of words, as people type them into a search field: those of the requests, half of them the most frequent
+    ones, without the words that are as frequent in small talk."""
     rng = random.Random(13)
     plain = lambda text: [word for _, word in words(text)]
-    common = {w for text in small_talk if len(plain(text)) <= 4 for w in plain(text)}
-    kept = lambda found: [w for w in found if len(w) > 3 and w.isalpha() and w not in common]
-    texts = set()
+    share = lambda texts: {w: n / len(texts) for w, n in collections.Counter(w for t in texts for w in set(plain(t))).items()}
+    asked, talked = share(requests), share(small_talk)
+    kept = lambda found: [w for w in found if len(w) > 3 and w.isalpha() and asked[w] > KEYWORD_RATIO * talked.get(w, 0)]
+    texts = collections.Counter()
     for request in requests:
         found = kept(plain(request))
-        texts.update(found)
+        texts.update(set(found))
         texts.update(" ".join(pair) for pair in zip(found, found[1:]))
-    return rng.sample(sorted(texts), KEYWORDS)
-
+    frequent = [text for text, _ in texts.most_common(KEYWORDS // 2)]
+    others = sorted(texts.keys() - set(frequent))
+    return frequent + rng.sample(others, KEYWORDS - len(frequent))
 
 
 def small_talk(a):
@@ -202,13 +207,28 @@ def fit_structure_on(X, y):
 TURNS_C, CONTEXT_WEIGHT = 20.0, 2.0
 
 
+#: What an assistant says to somebody who asks for nothing yet.
+OPENINGS = ["", "Hello! How can I help you?", "Hi! What can I do for you today?", "You're welcome! Anything else?", "Great. What do you need?", "Hallo! Wie kann ich helfen?", "Bonjour ! Que puis-je faire pour vous ?", "¡Hola! ¿En qué puedo ayudarte?"]  # fmt: skip
+#: The number of composed turns of each kind.
+COMPOSED = 150
+
+
+def after_small_talk(a):
+    """Turns after small talk: a request of its own, or more small talk."""
+    rng = random.Random(19)
+    requests = [text for *_, text in rows(f"{a.written}/served.tsv", 3)]
+    talk = [text for *_, text in rows(f"{a.written}/small_talk.tsv", 3)]
+    for act, texts in ("new_request", requests), ("small_talk", talk):
+        yield from ((rng.choice(talk), rng.choice(OPENINGS), text, act) for text in rng.sample(texts, COMPOSED))
+
+
 def turn_record(before, answer, turn):
     found = features(words(turn))
     return [(1.0, found), (CONTEXT_WEIGHT, context_features(before, answer, turn))]
 
 
 def fit_turns(a):
-    turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)]
+    turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)] + list(after_small_talk(a))
     X = lambda data: sparse([turn_record(*d[:3]) for d in data], TURN_BITS)
     names = {"choose": "choice", "bare_value": "value", "smalltalk": "small_talk", "smalltalk_mid": "small_talk", "thanks_end": "thanks", "topic_switch": "new_request", "refuse_only": "refuse"}
     data = [(p, s, u, names.get(act, act)) for p, s, u, act in turns]
