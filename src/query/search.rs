@@ -11,7 +11,7 @@ use crate::reading::{TurnKind, request_text, scope, turn_kind};
 const MAX_ANSWER_BYTES: usize = 1024;
 /// The number of bytes from which a turn has content of its own.
 const MIN_CONTENT_BYTES: usize = 20;
-/// The number of bytes from which a request beside pasted matter is searched for without it.
+/// The number of bytes from which a request is searched for without what stands beside it.
 const MIN_REQUEST_BYTES: usize = 12;
 
 /// The texts that a request is searched for by.
@@ -76,6 +76,18 @@ impl SearchTexts {
         };
         if kind == TurnKind::Request {
             return self;
+        }
+        let last = last_sentence(text).filter(|_| kind == TurnKind::Idle);
+        if let Some(last) = last {
+            let texts = Self::of_request(last);
+            let kind = turn_kind(before_text, &answer, last, texts.scope());
+            if !matches!(kind, Some(TurnKind::Idle | TurnKind::Answer)) {
+                let texts = texts.after(earlier, last);
+                return Self {
+                    request: Some(texts.request_or(last)),
+                    ..texts
+                };
+            }
         }
         let previous = before.map(|position| PreviousTurn {
             own: Self::of_request(before_text),
@@ -191,6 +203,14 @@ fn end_of_answers(answers: &[Message]) -> String {
         .map(|message| message.text.as_str())
         .collect();
     end(&texts.join("\n"), MAX_ANSWER_BYTES).to_owned()
+}
+
+/// Returns the last sentence of several. After thanks or a greeting it may be a request.
+fn last_sentence(text: &str) -> Option<&str> {
+    let [.., _, last] = &sentence_ranges(text)[..] else {
+        return None;
+    };
+    Some(text[last.clone()].trim()).filter(|last| last.len() >= MIN_REQUEST_BYTES)
 }
 
 /// Removes the clauses that rule something out.

@@ -26,7 +26,7 @@ from turns import ACTS, TURN_BITS, context_features
 VERSION = 1
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
-SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.05}
+SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.1}
 #: The number of requests of one or two words that are made of other requests.
 KEYWORDS = 6000
 #: A word asks for something if it is so many times as frequent in requests as in small talk.
