@@ -505,6 +505,12 @@ impl FusedValues {
             estimate.support = self.support(best, evidence, asks);
             estimate.max_score = adjust_odds(logistic(evidence));
             estimate.answerable = self.answerability(evidence, asks, scope);
+            if estimate.support < MIN_SUPPORT {
+                // Nothing is shown, so it is not said to be likely that a tool fits.
+                let most = logistic(estimate.support - MIN_SUPPORT);
+                estimate.answerable = estimate.answerable.min(most);
+                estimate.max_score = estimate.max_score.min(most);
+            }
             estimate.correction = SizeCorrection::new(self.eligible, evidence + asks);
         } else {
             estimate.support = f32::NEG_INFINITY;

@@ -6,6 +6,7 @@
 //! reports that. A request of a megabyte has no more intent than its first pages, and must not cost
 //! more.
 
+mod choice;
 mod clauses;
 mod ruled_out;
 mod search;
@@ -35,7 +36,7 @@ const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
 /// The log-odds below which a text is clearly small talk. Requests of one word have low odds, too,
 /// so a threshold of 0 would be too high.
-const SMALL_TALK: f32 = -1.5;
+const SMALL_TALK: f32 = -1.2;
 
 /// The most names of called tools that are stored. The latest ones are stored.
 const MAX_CALLED: usize = 64;
@@ -155,10 +156,7 @@ impl Query {
             .filter(|message| message.author == Author::User);
         let texts: Vec<String> = from_user.map(|message| message.text.clone()).collect();
         self.set_context(texts.iter().map(String::as_str));
-        if earlier
-            .iter()
-            .any(|message| message.author == Author::Assistant)
-        {
+        if !earlier.is_empty() {
             self.search = SearchTexts::of_conversation(&earlier, &self.text);
             self.earlier = earlier;
         }
@@ -195,8 +193,7 @@ impl Query {
         &self.text
     }
 
-    /// Returns the messages before the request, oldest first. They are empty if none is of the
-    /// assistant: then [`Query::context`] has what counts.
+    /// Returns the messages of the conversation before the request, oldest first.
     pub fn earlier(&self) -> &[Message] {
         &self.earlier
     }

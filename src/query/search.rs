@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::choice::chosen;
 use super::ruled_out::ruled_out;
 use super::{Author, MAX_CONTEXT_BYTES, Message, is_blank, sentence_ranges};
 use crate::function_words::has_content_word;
@@ -70,7 +71,9 @@ impl SearchTexts {
         let answers = &earlier[before.map_or(0, |position| position + 1)..];
         let answer = end_of_answers(answers);
         let before_text = before.map_or("", |position| &earlier[position].text);
+        let chosen = chosen(&answer, text);
         let kind = match turn_kind(before_text, &answer, text, self.scope()) {
+            Some(_) if chosen.is_some() => TurnKind::Answer,
             Some(kind) if !earlier.is_empty() => kind,
             _ => TurnKind::Request,
         };
@@ -112,7 +115,11 @@ impl SearchTexts {
                 let context = previous.map_or_else(Content::default, PreviousTurn::content);
                 Self {
                     from_user: Some(join([&context.from_user, &own_request()])),
-                    ..Self::searched(join([&answer, &context.text, &own_request()]))
+                    ..Self::searched(join([
+                        chosen.unwrap_or(&answer),
+                        &context.text,
+                        &own_request(),
+                    ]))
                 }
             }
             (_, _) => self,
@@ -163,9 +170,6 @@ impl PreviousTurn<'_> {
     /// Returns what the turn is about. A turn with content of its own stands for itself.
     fn content(self) -> Content {
         let text = self.text;
-        if self.earlier.is_empty() && !self.own.may_ask() {
-            return Content::default();
-        }
         let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
         let texts = if stands_alone { self.own } else { self.read() };
         let request = end(&texts.request_or(text), MAX_CONTEXT_BYTES).to_owned();

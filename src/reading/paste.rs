@@ -11,8 +11,11 @@ use super::model::ReaderModel;
 
 /// The number of values that describe a line.
 pub(super) const LINE_VALUES: usize = 18;
-/// The fewest lines with letters of a text that may contain pasted matter.
+/// The number of lines with letters from which a text may contain pasted matter. Two lines may, if
+/// one of them is fenced or is a text of its own.
 const MIN_LINES: usize = 3;
+/// The number of bytes from which a line is a text of its own.
+const MIN_TEXT_BYTES: usize = 200;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;
 /// The largest number of characters of a line that are read.
@@ -31,11 +34,11 @@ const MARKS: [&str; 11] = [">", "|", "#", "//", "- ", "* ", "+", "<", "{", "\"",
 /// Returns the ranges of the lines that are the request, in order, if the text also has pasted
 /// matter.
 pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range<usize>>> {
-    if text.bytes().filter(|&byte| byte == b'\n').count() + 1 < MIN_LINES {
+    if !text.contains('\n') {
         return None;
     }
     let layout = Layout::new(text);
-    if layout.read.len() < MIN_LINES {
+    if layout.read.len() < 2 || (layout.read.len() < MIN_LINES && !layout.has_pasted_line()) {
         return None;
     }
     let scores = layout.scores(model);
@@ -100,6 +103,12 @@ impl<'t> Layout<'t> {
             ends,
             read,
         }
+    }
+
+    fn has_pasted_line(&self) -> bool {
+        self.read
+            .iter()
+            .any(|&number| self.fenced[number] || self.line(number).len() >= MIN_TEXT_BYTES)
     }
 
     fn line(&self, number: usize) -> &'t str {

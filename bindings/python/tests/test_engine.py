@@ -174,7 +174,7 @@ def test_evaluate_scores_a_ranking(engine: picktools.Engine) -> None:
 
 def test_notebook_table_is_escaped() -> None:
     tool = {"name": "x<script>", "id": "x<script>", "description": "Plays <b>music</b>", "parameters": {}}
-    table = picktools.Engine(picktools.Catalog.from_tools([tool])).pick("music")._repr_html_()
+    table = picktools.Engine(picktools.Catalog.from_tools([tool])).pick("play music")._repr_html_()
     assert "<script>" not in table and "x&lt;script&gt;" in table
 
 

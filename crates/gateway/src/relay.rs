@@ -393,7 +393,7 @@ pub(crate) async fn decide(
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         // The lookup continues: it may queue the call, or use up a decision without running it.
-        Err(_) => Err("the queue of pending calls did not reply in time".to_owned()),
+        Err(_) => Err("it did not reply in time".to_owned()),
     };
     if let Ok(Some((id, decision))) = &result
         && let Some(decision) = decision.name()
@@ -421,7 +421,7 @@ pub(crate) async fn decide(
             "{NEEDS_CONFIRMATION}, and too many calls are pending approval"
         ))),
         Err(error) => Err(not_confirmed(&format!(
-            "{NEEDS_CONFIRMATION}, and the call cannot be queued for approval: {error}"
+            "{NEEDS_CONFIRMATION}, and the queue of pending calls is not available: {error}"
         ))),
     }
 }

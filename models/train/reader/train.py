@@ -26,7 +26,7 @@ from turns import ACTS, TURN_BITS, context_features
 VERSION = 1
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
-SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.1}
+SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1}
 #: The number of requests of one or two words that are made of other requests.
 KEYWORDS = 6000
 #: A word asks for something if it is so many times as frequent in requests as in small talk.
@@ -222,13 +222,20 @@ def after_small_talk(a):
         yield from ((rng.choice(talk), rng.choice(OPENINGS), text, act) for text in rng.sample(texts, COMPOSED))
 
 
+def without_answer(turns):
+    """Turns whose meaning comes from the user's turn before, without what the assistant said between."""
+    plain = [turn for turn in turns if turn[3] in ("ellipsis", "correction", "second_tool", "topic_switch")]
+    return [(before, "", turn, act) for before, _, turn, act in random.Random(29).sample(plain, 4 * COMPOSED) if before]
+
+
 def turn_record(before, answer, turn):
     found = features(words(turn))
     return [(1.0, found), (CONTEXT_WEIGHT, context_features(before, answer, turn))]
 
 
 def fit_turns(a):
-    turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)] + list(after_small_talk(a))
+    turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)]
+    turns += [*without_answer(turns), *after_small_talk(a)]
     X = lambda data: sparse([turn_record(*d[:3]) for d in data], TURN_BITS)
     names = {"choose": "choice", "bare_value": "value", "smalltalk": "small_talk", "smalltalk_mid": "small_talk", "thanks_end": "thanks", "topic_switch": "new_request", "refuse_only": "refuse"}
     data = [(p, s, u, names.get(act, act)) for p, s, u, act in turns]
