@@ -38,11 +38,17 @@ fn follow_up_request_uses_earlier_messages() {
         &PickOptions::default(),
     );
     assert_eq!(ids(&answered)[0], "weather/get_air_quality");
-    let selection = ask(
+    let unanswered = ask(
         &WORKPLACE,
         &[earlier, says("user", "and in Wroclaw?")],
         &PickOptions::default(),
     );
+    assert_eq!(ids(&unanswered)[0], "weather/get_air_quality");
+    let query = Query::new("and in Wroclaw?")
+        .with_context(&["What are the air quality readings in Krakow?"]);
+    let selection = WORKPLACE
+        .pick(&query, &PickOptions::default())
+        .expect("the options are valid");
     assert_eq!(ids(&selection)[0], "weather/get_air_quality");
     let pick = &selection.picks[0];
     assert!(
