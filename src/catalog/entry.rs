@@ -122,7 +122,7 @@ pub(super) fn read_native(Json { value, repeated }: Json) -> Result<Tool, Vec<En
         return Err(faults);
     }
     match read_entry(value, None) {
-        (Some(tool), faults) if faults.is_empty() => Ok(tool),
+        (Some(tool), faults) if faults.iter().all(|fault| fault.kind.is_notice()) => Ok(tool),
         (_, faults) => Err(faults),
     }
 }

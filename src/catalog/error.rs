@@ -257,9 +257,21 @@ pub enum FaultKind {
     OperatorAlias,
     /// A tool that the provider defines itself is left out.
     ProviderTool,
-    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it is
-    /// not a valid tool.
+    /// An operation of an OpenAPI document, a tool of an MCP server, or an entry of a file is left
+    /// out, because it is not a valid tool.
     LeftOut,
+    /// A keyword of a schema is not checked as it is written; the tool stays.
+    UncheckedKeyword,
+}
+
+impl FaultKind {
+    /// Returns `true` if the kind does not make an entry unusable.
+    pub(crate) fn is_notice(self) -> bool {
+        matches!(
+            self,
+            Self::ProviderTool | Self::LeftOut | Self::UncheckedKeyword
+        )
+    }
 }
 
 /// A fault of a catalog entry.

@@ -51,7 +51,7 @@ pub use files::CatalogFile;
 pub use grouping::policy;
 pub(crate) use grouping::{Group, Grouping};
 pub use options::{CatalogExamination, Entries};
-pub use options::{CatalogOptions, Conflicts};
+pub use options::{CatalogOptions, Conflicts, InvalidEntries};
 use part::ShardContext;
 pub use part::{CatalogStats, PolicyGroup, ShardTool};
 pub use reader::{DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument};
@@ -445,16 +445,25 @@ impl entry::EntryFault {
     }
 }
 
-/// Returns the faults of a schema, with pointers below `field`.
+/// Returns the faults of a schema and the places that are not checked, with pointers below `field`.
 fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<entry::EntryFault> {
-    let Err(schema_faults) = schema::check(value) else {
-        return Vec::new();
-    };
-    let mut faults = Vec::with_capacity(schema_faults.len());
-    for fault in schema_faults {
-        let pointer = format!("/{field}{}", fault.pointer);
-        let fault = entry::EntryFault::new(pointer, fault.message, fault.remedy);
-        faults.push(fault.with_kind(FaultKind::InvalidSchema));
+    let mut faults = Vec::new();
+    match schema::check(value) {
+        Ok(slips) => {
+            for slip in slips {
+                let pointer = format!("/{field}{}", slip.pointer);
+                let remedy = "correct the schema at its source";
+                let notice = entry::EntryFault::new(pointer, slip.message, remedy);
+                faults.push(notice.with_kind(FaultKind::UncheckedKeyword));
+            }
+        }
+        Err(schema_faults) => {
+            for fault in schema_faults {
+                let pointer = format!("/{field}{}", fault.pointer);
+                let fault = entry::EntryFault::new(pointer, fault.message, fault.remedy);
+                faults.push(fault.with_kind(FaultKind::InvalidSchema));
+            }
+        }
     }
     faults
 }

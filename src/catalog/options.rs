@@ -36,6 +36,18 @@ pub enum Conflicts {
     Warn,
 }
 
+/// The treatment of entries that are not valid tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InvalidEntries {
+    /// Rejects the catalog.
+    #[default]
+    Refuse,
+    /// Leaves the entry out, and adds a notice to [`Catalog::notices`]. A catalog without a valid
+    /// tool, and one that is damaged as a whole, is rejected nevertheless.
+    LeaveOut,
+}
+
 /// Options of reading a catalog.
 ///
 /// ```
@@ -57,6 +69,9 @@ pub enum Conflicts {
 pub struct CatalogOptions {
     /// The treatment of names and aliases that two tools claim.
     pub conflicts: Conflicts,
+    /// The treatment of entries that are not valid tools. Operations of OpenAPI documents and tools
+    /// of MCP servers are always left out.
+    pub invalid_entries: InvalidEntries,
     /// Untrusted sources. They include sources with confusable names. Their tools become
     /// [`Tool::untrusted`].
     pub untrusted_sources: BTreeSet<String>,
@@ -80,8 +95,9 @@ pub struct Entries {
     /// The tools, each with its position.
     pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
-    /// Notices about provider tools, and about operations that are not valid tools.
-    pub(crate) left_out: Vec<CatalogFault>,
+    /// Notices about provider tools, about operations that are not valid tools, and about keywords
+    /// that are not checked.
+    pub(crate) notices: Vec<CatalogFault>,
 }
 
 /// All faults of the entries, and the tools before conflicts are resolved.
@@ -94,8 +110,8 @@ pub struct CatalogExamination {
     pub conflicts: Vec<CatalogFault>,
     /// The faults of the operator's aliases.
     pub alias_faults: Vec<CatalogFault>,
-    /// Notices about provider tools.
-    pub left_out: Vec<CatalogFault>,
+    /// Notices about provider tools, left out operations and keywords that are not checked.
+    pub notices: Vec<CatalogFault>,
     /// Untrusted sources in the options that no tool has.
     pub unknown_values: Vec<UnknownValue>,
 }
@@ -194,7 +210,7 @@ impl CatalogOptions {
             }
             tools.push((Position::Entry(first + index + 1), tool));
         }
-        let faults = tools
+        let faults: Vec<CatalogFault> = tools
             .par_iter()
             .flat_map_iter(|(position, tool)| {
                 entry::check(tool)
@@ -202,10 +218,11 @@ impl CatalogOptions {
                     .map(|fault| fault.at(position, Some(tool)))
             })
             .collect();
+        let (notices, faults) = faults.into_iter().partition(|fault| fault.kind.is_notice());
         Entries {
             tools,
             faults,
-            left_out: Vec::new(),
+            notices,
         }
     }
 
@@ -298,18 +315,22 @@ impl CatalogOptions {
         all.tools.reserve(read_entries.len());
         for entry in read_entries {
             let position = locate(entry.position);
-            let is_optional = entry.is_operation || file.is_live;
-            let is_left_out = is_optional && !entry.faults.is_empty();
+            let may_leave_out = self.invalid_entries == InvalidEntries::LeaveOut;
+            let is_optional =
+                entry.is_operation || file.is_live || (may_leave_out && entry.is_readable);
+            let is_left_out =
+                is_optional && entry.faults.iter().any(|fault| !fault.kind.is_notice());
             for fault in entry.faults {
-                let fault = if is_left_out {
+                let fault = if is_left_out && !fault.kind.is_notice() {
                     fault.with_kind(FaultKind::LeftOut)
                 } else {
                     fault
                 };
                 let fault = fault.at(&position, entry.tool.as_ref());
-                match fault.kind {
-                    FaultKind::ProviderTool | FaultKind::LeftOut => all.left_out.push(fault),
-                    _ => all.faults.push(fault),
+                if fault.kind.is_notice() {
+                    all.notices.push(fault);
+                } else {
+                    all.faults.push(fault);
                 }
             }
             if let Some(tool) = entry.tool
@@ -328,7 +349,16 @@ impl CatalogOptions {
         entries: Entries,
         origin: &str,
     ) -> Result<Catalog, CatalogError> {
-        let (Entries { tools, faults, .. }, mut notices) = self.apply_trust(entries);
+        let (
+            Entries {
+                tools, mut faults, ..
+            },
+            mut notices,
+        ) = self.apply_trust(entries);
+        if self.invalid_entries == InvalidEntries::LeaveOut && tools.is_empty() {
+            let is_left_out = |fault: &CatalogFault| fault.kind == FaultKind::LeftOut;
+            faults.extend(notices.iter().filter(|notice| is_left_out(notice)).cloned());
+        }
         let previous_tools = match previous {
             Some(previous) => previous.tools(),
             None => &[],
@@ -349,7 +379,7 @@ impl CatalogOptions {
     /// Marks untrusted tools, and removes their ignored members. Returns the notices too.
     fn apply_trust(&self, mut entries: Entries) -> (Entries, Vec<CatalogFault>) {
         self.mark_untrusted(&mut entries.tools);
-        let mut notices = std::mem::take(&mut entries.left_out);
+        let mut notices = std::mem::take(&mut entries.notices);
         for (position, tool) in &mut entries.tools {
             notices.append(&mut self.distrust(position, tool));
         }
@@ -361,7 +391,7 @@ impl CatalogOptions {
         let Entries {
             mut tools,
             faults,
-            left_out,
+            notices,
         } = entries;
         let unknown_values = self.unknown_values(&self.mark_untrusted(&mut tools));
         let tools: Vec<(Position, Arc<Tool>)> = tools
@@ -387,7 +417,7 @@ impl CatalogOptions {
             faults,
             conflicts,
             alias_faults,
-            left_out,
+            notices,
             unknown_values,
         }
     }
@@ -497,6 +527,8 @@ impl CatalogOptions {
 struct ReadEntry {
     position: Position,
     is_operation: bool,
+    /// `false` if the entry, or the list around it, could not be read.
+    is_readable: bool,
     tool: Option<Tool>,
     faults: Vec<EntryFault>,
 }
@@ -518,6 +550,7 @@ impl ReadEntry {
         } else {
             list_source.or(default_source)
         };
+        let is_readable = value.is_ok();
         let (tool, mut faults) = match value {
             Ok(value) => entry::read_entry(value, source),
             Err(fault) => (None, vec![fault]),
@@ -526,6 +559,7 @@ impl ReadEntry {
         Self {
             position,
             is_operation,
+            is_readable,
             tool,
             faults,
         }

@@ -94,7 +94,8 @@ impl Tool {
             requires: outline.requires,
             http: None,
         };
-        match entry::check(&tool).first() {
+        let faults = entry::check(&tool);
+        match faults.iter().find(|fault| !fault.kind.is_notice()) {
             Some(fault) => Err(serde_json::Error::custom(format!(
                 "{}: {}",
                 fault.pointer, fault.message

@@ -98,8 +98,7 @@ impl Catalog {
             allow_claimed_aliases,
             aliases,
             default_source,
-            schema_compiler: None,
-            readers: Vec::new(),
+            ..CatalogOptions::default()
         };
         let fault = Arc::default();
         Ok(Self {

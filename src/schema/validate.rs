@@ -5,8 +5,9 @@ use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 
 use super::fault::{ArgumentFault, fault};
+use super::relaxed::compile_relaxed;
 use super::validators::ArgumentValidator;
-use super::{Cost, compile, shorten};
+use super::{Cost, shorten};
 
 /// The most faults that are reported for one call.
 const MAX_FAULTS: usize = 10;
@@ -25,9 +26,11 @@ pub(crate) struct CompiledSchema {
 impl CompiledSchema {
     /// Compiles a schema that was checked when the catalog was read.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
-        let cost = Cost::new(schema).map_err(|fault| fault.message)?;
-        let validator = compile(schema).map_err(|error| shorten(&error.to_string()))?;
-        Ok(Self { validator, cost })
+        let relaxed = compile_relaxed(schema).map_err(|fault| fault.message)?;
+        Ok(Self {
+            validator: relaxed.validator,
+            cost: relaxed.cost,
+        })
     }
 }
 

@@ -34,7 +34,7 @@ use serde::Serialize;
 
 use picktools::catalog::{
     CatalogError, CatalogExamination, CatalogFault, CatalogFile, CatalogOptions, Conflicts,
-    Entries, FaultKind, Position, Tool, UnknownValue,
+    Entries, FaultKind, InvalidEntries, Position, Tool, UnknownValue,
 };
 use picktools::excerpt::marked;
 
@@ -138,6 +138,10 @@ impl CheckReport {
         files: &[CatalogFile],
         options: &CatalogOptions,
     ) -> Result<Self, CatalogError> {
+        let options = &CatalogOptions {
+            invalid_entries: InvalidEntries::Refuse,
+            ..options.clone()
+        };
         let (origin, entries) = options.read_entries(files)?;
         Ok(Self::from_entries(entries, origin, options))
     }
@@ -312,7 +316,7 @@ fn faults_as_findings(examined: &CatalogExamination, conflicts: Conflicts) -> Ve
     for fault in &examined.alias_faults {
         add(fault, Severity::Error);
     }
-    for fault in &examined.left_out {
+    for fault in &examined.notices {
         add(fault, rule_for(fault.kind).severity);
     }
     findings
@@ -346,6 +350,7 @@ fn rule_for(kind: FaultKind) -> &'static Rule {
         FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
         FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
+        FaultKind::UncheckedKeyword => &rules::UNCHECKED_KEYWORD,
         FaultKind::LeftOut | FaultKind::UntrustedExamples => &rules::LEFT_OUT,
         // Fault kinds of later versions of the engine.
         _ => &rules::INVALID_ENTRY,

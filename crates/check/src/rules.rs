@@ -75,6 +75,9 @@ rules! {
     LEFT_OUT = "left-out", Warning,
         "An operation of an OpenAPI document, or a tool of an MCP server, is not a valid tool",
         "correct it at its source";
+    UNCHECKED_KEYWORD = "unchecked-keyword", Warning,
+        "A keyword of a schema is not checked as it is written",
+        "correct the schema at its source";
     CONFUSABLE_NAME = "confusable-name", Error,
         "A name looks like another but is written differently",
         "write it in the letters of one script, or rename the tool";

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::live::{self, LiveArgs};
 use super::origin::Origin;
 use super::{heading, output};
-use picktools::catalog::{CatalogFile, Conflicts, OperatorAliases};
+use picktools::catalog::{CatalogFile, Conflicts, InvalidEntries, OperatorAliases};
 use picktools::{Catalog, CatalogOptions};
 use picktools_import::mcp::Server;
 use picktools_mcp::Limits;
@@ -49,6 +49,11 @@ pub(super) struct ReadingArgs {
     /// source never wins: the trusted tool keeps the name in both modes.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
+    /// Refuse a catalog with an entry that is not a valid tool.
+    ///
+    /// Otherwise the entry is left out with a warning, and the other tools are used.
+    #[arg(long)]
+    strict_catalog: bool,
     /// Treat this source as untrusted; may be repeated.
     ///
     /// A source whose name looks like this one is untrusted, too. The aliases of an untrusted
@@ -113,7 +118,7 @@ impl CatalogArgs {
 impl ReadingArgs {
     /// The command-line options of this struct, for messages.
     pub(super) const NAMES: &str =
-        "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
+        "--aliases, --conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
 
     /// Returns `true` if any of the options is set.
     pub(super) fn is_set(&self) -> bool {
@@ -182,12 +187,14 @@ impl ReadingArgs {
         let RecordedReading {
             aliases,
             conflicts,
+            strict_catalog,
             untrusted_sources,
             allow_claimed_aliases,
         } = note;
         Self {
             aliases,
             conflicts,
+            strict_catalog,
             untrusted_sources,
             allow_claimed_aliases,
             live: self.live.clone(),
@@ -204,6 +211,7 @@ impl ReadingArgs {
                 None => path.clone(),
             }),
             conflicts: self.conflicts,
+            strict_catalog: self.strict_catalog,
             untrusted_sources: self.untrusted_sources.clone(),
             allow_claimed_aliases: self.allow_claimed_aliases,
         }
@@ -276,6 +284,11 @@ impl ReadingArgs {
                 None if files.iter().any(CatalogFile::is_live) => Conflicts::Warn,
                 None => Conflicts::Strict,
             },
+            invalid_entries: if self.strict_catalog {
+                InvalidEntries::Refuse
+            } else {
+                InvalidEntries::LeaveOut
+            },
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
             aliases,
@@ -291,6 +304,8 @@ impl ReadingArgs {
 pub(super) struct RecordedReading {
     aliases: Option<PathBuf>,
     conflicts: Option<ConflictsArg>,
+    #[serde(default)]
+    strict_catalog: bool,
     untrusted_sources: Vec<String>,
     allow_claimed_aliases: bool,
 }
@@ -311,6 +326,9 @@ impl fmt::Display for RecordedReading {
         if let Some(conflicts) = self.conflicts {
             let name = format!("{conflicts:?}").to_lowercase();
             options.push(format!("--conflicts {name}"));
+        }
+        if self.strict_catalog {
+            options.push("--strict-catalog".to_owned());
         }
         for source in &self.untrusted_sources {
             options.push(format!("--untrusted-source {source:?}"));
