@@ -378,7 +378,10 @@ mod tests {
                 false,
             ),
             (
-                replace("{\"type\": \"object\", \"prop", "{\"type\": 7, \"prop"),
+                replace(
+                    "{\"type\": \"object\", \"prop",
+                    "{\"$ref\": \"file:///x\", \"prop",
+                ),
                 false,
             ),
             (

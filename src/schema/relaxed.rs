@@ -288,7 +288,7 @@ impl Mending<'_> {
         }
         let place = format!("{pointer}/required");
         match members.get_mut("required") {
-            Some(Value::Array(names)) => names.extend(required.drain(..)),
+            Some(Value::Array(names)) => names.append(&mut required),
             Some(Value::String(name)) => {
                 required.push(Value::from(name.as_str()));
                 self.report(&place, "one name is read as a list of it".to_owned());

@@ -305,9 +305,9 @@ fn catalog_faults_are_all_reported_with_place_and_remedy() {
         (
             "entry 10",
             Some("find_car"),
-            "/parameters/properties/plate/type",
-            "strng",
-            "valid JSON Schema",
+            "/output_schema",
+            "a string, not an object",
+            "JSON Schema object",
         ),
     ];
     for (fault, (position, name, pointer, message, remedy)) in reported.iter().zip(expected) {
@@ -540,11 +540,6 @@ fn fields_of_wrong_type_are_rejected_by_pointer() {
             "parameters",
             json!({"$ref": "file:///etc/passwd"}),
             "/parameters/$ref",
-        ),
-        (
-            "parameters",
-            json!({"properties": {"a": {"pattern": "(?<=x)y"}}}),
-            "/parameters",
         ),
     ] {
         let mut entry = json!({"name": "a", "parameters": {}});

@@ -117,7 +117,7 @@ fn is_same(found: &Tool, sent: &Tool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use picktools_import::mcp::ServerTransport;
+    use picktools_import::mcp::{ServerTransport, ToolFilter};
     use serde_json::{Value, json};
 
     use super::*;
@@ -134,6 +134,7 @@ mod tests {
             Server {
                 name: name.to_owned(),
                 transport: way,
+                tools: ToolFilter::default(),
             },
             CatalogFile::from_server(name, &[tool]),
         )

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use picktools_import::mcp::{Configuration, Server, ServerTransport};
+use picktools_import::mcp::{Configuration, Server, ServerTransport, ToolFilter};
 
 use crate::{heading, live, reading};
 
@@ -113,6 +113,7 @@ impl ServerArgs {
         Server {
             name: self.source.clone().unwrap_or_else(|| name.to_owned()),
             transport: way,
+            tools: ToolFilter::default(),
         }
     }
 }

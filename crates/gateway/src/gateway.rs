@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use picktools::Catalog;
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
@@ -110,12 +111,13 @@ pub struct Gateway {
     frontends: Mutex<Vec<Weak<dyn ClientFrontend>>>,
 }
 
-/// Returns the servers with their rules, by name.
+/// Returns the servers with their rules, by name. A server with an unusable name is left out.
 fn plan_upstreams(
     servers: Vec<Server>,
     settings: &Settings,
 ) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
     let mut planned = BTreeMap::new();
+    let mut left_out = BTreeSet::new();
     for server in servers {
         let name = server.name.clone();
         let refuse = |reason: &str| GatewayError::Server {
@@ -123,7 +125,12 @@ fn plan_upstreams(
             reason: reason.to_owned(),
         };
         if let Some(reason) = naming::name_fault(&name) {
-            return Err(refuse(reason));
+            tracing::error!(
+                target: "picktools::gateway", server = %marked(&name, MAX_NAME_CHARS), %reason,
+                "the server is left out; rename it"
+            );
+            left_out.insert(name);
+            continue;
         }
         let rules = settings.upstream(&name);
         if planned.insert(name.clone(), (server, rules)).is_some() {
@@ -135,7 +142,8 @@ fn plan_upstreams(
             "\"names\": \"bare\" requires exactly one server".to_owned(),
         ));
     }
-    let is_unknown = |name: &&String| *name != "*" && !planned.contains_key(*name);
+    let is_unknown =
+        |name: &&String| *name != "*" && !planned.contains_key(*name) && !left_out.contains(*name);
     if let Some(unknown) = settings.upstreams.keys().find(is_unknown) {
         let names: Vec<&String> = planned.keys().collect();
         let message =

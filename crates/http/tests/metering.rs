@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use picktools_gateway::settings::Share;
 use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
 use picktools_http::{HttpServerOptions, serve};
-use picktools_import::mcp::{Server, ServerTransport};
+use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
@@ -29,6 +29,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
         servers: vec![Server {
             name: "up".to_owned(),
             transport,
+            tools: ToolFilter::default(),
         }],
         settings: Settings::parse(r#"{"mode": "search"}"#).expect("settings"),
         catalog: None,
@@ -61,6 +62,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
             headers: BTreeMap::new(),
             credentials: None,
         },
+        tools: ToolFilter::default(),
     };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
     let client = Connection::open(

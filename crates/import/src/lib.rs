@@ -4,6 +4,7 @@
 
 pub mod mcp;
 pub mod openapi;
+mod tool_filter;
 
 use std::sync::Arc;
 

@@ -41,6 +41,8 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::Json;
 use picktools::schema::kind;
 
+pub use crate::tool_filter::ToolFilter;
+
 /// JSON pointers to the members of a file that may contain its servers.
 const SERVER_POINTERS: [&str; 5] = [
     "/mcpServers",
@@ -73,6 +75,8 @@ pub struct Server {
     pub name: String,
     /// The connection parameters.
     pub transport: ServerTransport,
+    /// The tools that the file allows.
+    pub tools: ToolFilter,
 }
 
 /// The connection parameters of a server.
@@ -291,11 +295,8 @@ pub fn parse_configuration(
             configuration.disabled.push(shown_name);
             continue;
         }
-        match parse_transport(server, environment) {
-            Ok(transport) => configuration.servers.push(Server {
-                name: name.clone(),
-                transport,
-            }),
+        match parse_server(name, server, environment) {
+            Ok(server) => configuration.servers.push(server),
             Err(EntryProblem { message, remedy }) => configuration.faults.push(ServerFault {
                 server: shown_name,
                 message,
@@ -307,28 +308,40 @@ pub fn parse_configuration(
 }
 
 /// The cause and the remedy of an invalid server entry.
-struct EntryProblem {
-    message: String,
-    remedy: String,
+pub(crate) struct EntryProblem {
+    pub(crate) message: String,
+    pub(crate) remedy: String,
 }
 
-fn problem(message: impl Into<String>, remedy: impl Into<String>) -> EntryProblem {
+pub(crate) fn problem(message: impl Into<String>, remedy: impl Into<String>) -> EntryProblem {
     EntryProblem {
         message: message.into(),
         remedy: remedy.into(),
     }
 }
 
-fn parse_transport(
-    server: &Value,
+fn parse_server(
+    name: &str,
+    entry: &Value,
     environment: &ConfigEnvironment<'_>,
-) -> Result<ServerTransport, EntryProblem> {
-    let Some(members) = server.as_object() else {
+) -> Result<Server, EntryProblem> {
+    let Some(members) = entry.as_object() else {
         return Err(problem(
-            format!("the entry is {}", kind(server)),
+            format!("the entry is {}", kind(entry)),
             "give an object with `command` or `url`",
         ));
     };
+    Ok(Server {
+        name: name.to_owned(),
+        transport: parse_transport(members, environment)?,
+        tools: ToolFilter::parse(members)?,
+    })
+}
+
+fn parse_transport(
+    members: &Map<String, Value>,
+    environment: &ConfigEnvironment<'_>,
+) -> Result<ServerTransport, EntryProblem> {
     let transport_type = members
         .get("type")
         .or_else(|| members.get("transport"))

@@ -162,11 +162,12 @@ async fn fetch_pages(
             }
             _ => return Err("its answer is not a list of tools".to_owned()),
         };
-        let tools = page
+        let mut tools = page
             .get("tools")
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
+        connection.tools.retain(&mut tools);
         let room = limits.tools - listing.tools.len();
         let too_many = tools.len() > room;
         listing.tools.extend(tools.into_iter().take(room));

@@ -21,7 +21,7 @@ use rmcp::service::{
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
-use rmcp::{ClientHandler, RoleClient, ServiceError};
+use rmcp::{ClientHandler, ErrorData, RoleClient, ServiceError};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ use super::client::Limits;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
 use picktools::excerpt::marked;
-use picktools_import::mcp::{ClientCredentials, Server, ServerTransport};
+use picktools_import::mcp::{ClientCredentials, Server, ServerTransport, ToolFilter};
 
 /// A variable of the caller's environment.
 pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
@@ -151,6 +151,8 @@ pub struct Connection {
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
     too_long: Arc<AtomicBool>,
+    /// The tools that the server's configuration allows.
+    pub(crate) tools: ToolFilter,
 }
 
 impl Connection {
@@ -228,13 +230,22 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ServiceError`] if the request cannot be sent.
+    /// [`ServiceError`] if the request cannot be sent, or calls a tool that the configuration of the
+    /// server forbids.
     pub async fn begin(
         &self,
         mut request: ClientRequest,
         options: PeerRequestOptions,
         on_update: impl Fn(RequestUpdate) + Send + Sync + 'static,
     ) -> Result<PendingRequest, ServiceError> {
+        if let ClientRequest::CallToolRequest(call) = &request
+            && !self.tools.permits(&call.params.name)
+        {
+            let message = "the configuration of the server forbids this tool";
+            return Err(ServiceError::McpError(ErrorData::invalid_params(
+                message, None,
+            )));
+        }
         request
             .extensions_mut()
             .insert(UpdateListener::new(on_update));
@@ -444,6 +455,7 @@ async fn attempt(
         program,
         message_bytes,
         too_long,
+        tools: server.tools.clone(),
     })
 }
 

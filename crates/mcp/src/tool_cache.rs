@@ -54,7 +54,9 @@ impl ToolListCache {
         if cached.version != VERSION || cached.digest != digest(&cached.tools) {
             return None;
         }
-        Some((cached.tools, age))
+        let mut tools = cached.tools;
+        server.tools.retain(&mut tools);
+        Some((tools, age))
     }
 
     /// Saves the tools of a server. If the file cannot be written, the next start asks the

@@ -55,7 +55,7 @@ type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 /// ```no_run
 /// use std::sync::Arc;
 /// use picktools::Tool;
-/// use picktools_import::mcp::{Server, ServerTransport};
+/// use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 /// use picktools_runtime::{McpServer, McpTool};
 ///
 /// let transport = ServerTransport::Http {
@@ -63,7 +63,11 @@ type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 ///     headers: Default::default(),
 ///     credentials: None,
 /// };
-/// let server = Arc::new(McpServer::new(Server { name: "wiki".to_owned(), transport }));
+/// let server = Arc::new(McpServer::new(Server {
+///     name: "wiki".to_owned(),
+///     transport,
+///     tools: ToolFilter::default(),
+/// }));
 /// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
 /// ```
 pub struct McpServer {

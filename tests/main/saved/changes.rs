@@ -92,7 +92,7 @@ fn invalid_changes_leave_engine_unchanged() {
     });
     assert!(unknown.contains("absent"), "{unknown}");
     let mut wrong = tool(3, "x");
-    wrong.parameters = Some(json!({"type": 7}));
+    wrong.parameters = Some(json!([]));
     let wrong = update(Changes {
         put: vec![wrong],
         ..Changes::default()

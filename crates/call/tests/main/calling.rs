@@ -596,9 +596,6 @@ fn hostile_schemas_are_refused_or_bounded() {
             .contains("leaves the schema")
     );
     assert!(schema_error(json!({"allOf": [{"$ref": "#"}]})).contains("leads back to itself"));
-    assert!(
-        schema_error(json!({"properties": {"a": {"pattern": "(?=x)"}}})).contains("look-around")
-    );
     assert!(schema_error(json!(true)).contains("a boolean, not an object"));
     let bounded = |schema: Value, arguments: Value| {
         hydrator(&json!([{"name": "t", "parameters": schema}]))
@@ -607,6 +604,12 @@ fn hostile_schemas_are_refused_or_bounded() {
     let slow = json!({"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}});
     assert!(matches!(
         bounded(slow, json!({"a": format!("{}!", "a".repeat(50_000))})),
+        Err(CallError::Invalid { .. })
+    ));
+    let unchecked = json!({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}});
+    ready(bounded(unchecked.clone(), json!({"a": "y"})));
+    assert!(matches!(
+        bounded(unchecked, json!({"a": 1})),
         Err(CallError::Invalid { .. })
     ));
     ready(bounded(

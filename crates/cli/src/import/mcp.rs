@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::catalog::{CatalogFile, Conflicts, FaultKind};
 use picktools::{Catalog, CatalogOptions, disk};
 
 use super::filter::{Filter, FilterArgs};
@@ -64,12 +64,14 @@ impl ImportMcpCommand {
                 .with_context(|| format!("{}", path.display()))?,
             None => lines.lines().try_for_each(output::verbatim)?,
         }
-        let mut missing = answers.missing;
+        let mut warnings = answers.missing;
+        let mut is_complete = warnings.is_empty();
         for notice in catalog.notices() {
-            missing.push(notice.to_string());
+            // The tool of an unchecked keyword is there.
+            is_complete &= notice.kind == FaultKind::UncheckedKeyword;
+            warnings.push(notice.to_string());
         }
-        let is_complete = missing.is_empty();
-        output::warnings(missing, "");
+        output::warnings(warnings, "");
         let (tools, servers) = (catalog.len(), answers.files.len());
         output::note(format!(
             "imported {tools} tools from {servers} of {} servers",

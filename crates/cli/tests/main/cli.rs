@@ -701,7 +701,10 @@ fn broken_catalogs_are_refused_with_file_and_position() {
         ("none.json", &["cannot read"]),
     ] {
         let path = format!("fixtures/broken/{file}");
-        for command in [&["pick", "x", "--catalog"][..], &["index", "--catalog"]] {
+        for command in [
+            &["pick", "x", "--strict-catalog", "--catalog"][..],
+            &["index", "--strict-catalog", "--catalog"],
+        ] {
             let message = refusal(&[command, &[&path]].concat());
             assert!(message.contains(&path), "{message}");
             assert!(

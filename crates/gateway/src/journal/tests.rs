@@ -34,6 +34,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     let server = picktools_import::mcp::Server {
         name: "up".to_owned(),
         transport,
+        tools: picktools_import::mcp::ToolFilter::default(),
     };
     let rules = settings.upstream("up");
     let upstream_tools = [UpstreamTools {

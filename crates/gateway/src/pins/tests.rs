@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use picktools_import::mcp::{Server, ServerTransport};
+use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ impl TestGateway {
         Server {
             name: "up".to_owned(),
             transport,
+            tools: ToolFilter::default(),
         }
     }
 

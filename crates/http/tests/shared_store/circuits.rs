@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use picktools_import::mcp::{Server, ServerTransport};
+use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use serde_json::json;
 
 use crate::gateways::{SharedGateway, within};
@@ -34,6 +34,7 @@ async fn open_circuit_of_a_gateway_applies_to_the_others() {
         vec![Server {
             name: "broken".to_owned(),
             transport,
+            tools: ToolFilter::default(),
         }]
     };
     let start = async |tenant: &str| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use picktools_gateway::settings::Share;
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_http::{HttpServer, HttpServerOptions, serve};
-use picktools_import::mcp::{Server, ServerTransport};
+use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
 use picktools_state::StateStore;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
@@ -51,6 +51,7 @@ impl SharedGateway {
         let servers = vec![Server {
             name: "up".to_owned(),
             transport,
+            tools: ToolFilter::default(),
         }];
         Self::with_servers(servers, folder, url, tenant, settings).await
     }
@@ -124,6 +125,7 @@ impl SharedGateway {
         let server = Server {
             name: "gateway".to_owned(),
             transport,
+            tools: ToolFilter::default(),
         };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
         let connection = Connection::open(

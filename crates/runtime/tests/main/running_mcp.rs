@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools::{Access, Tool};
-use picktools_import::mcp::{Server, ServerTransport};
+use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use picktools_provider::{Arguments, ToolCall};
 use picktools_runtime::{ErrorType, EventType, McpServer, McpTool, ToolManager, ToolResult, Topic};
 use picktools_testing::root;
@@ -42,6 +42,7 @@ fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
     let server = McpServer::new(Server {
         name: "tools".to_owned(),
         transport: way,
+        tools: ToolFilter::default(),
     });
     // The library does not read the environment; the test does.
     Arc::new(server.environment(|name| std::env::var_os(name)))
@@ -455,6 +456,7 @@ async fn http_server_tools_run_again_after_a_restart() {
     let server = Arc::new(McpServer::new(Server {
         name: "everything".to_owned(),
         transport: way,
+        tools: ToolFilter::default(),
     }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));
