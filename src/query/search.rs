@@ -42,7 +42,8 @@ impl SearchTexts {
         let remaining = remove_ruled_out(asked.as_deref().unwrap_or(text));
         let request = remaining.or(asked);
         let text = request.as_deref().unwrap_or(text);
-        let scope = scope(text).filter(|_| !is_blank(text)).map(Finite);
+        let may_be_small_talk = !is_blank(text) && !is_json(text);
+        let scope = scope(text).filter(|_| may_be_small_talk).map(Finite);
         Self {
             request,
             scope,
@@ -207,6 +208,14 @@ fn end_of_answers(answers: &[Message]) -> String {
         .map(|message| message.text.as_str())
         .collect();
     end(&texts.join("\n"), MAX_ANSWER_BYTES).to_owned()
+}
+
+/// Returns `true` if a text is a JSON object or array. A program made it, so it is a request.
+fn is_json(text: &str) -> bool {
+    let text = text.trim();
+    let is_bracketed = text.starts_with('{') && text.ends_with('}')
+        || text.starts_with('[') && text.ends_with(']');
+    is_bracketed && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Returns the last sentence of several. After thanks or a greeting it may be a request.

@@ -162,7 +162,7 @@ mod tests {
                 "hello",
                 "What can I do?",
                 "make this picture smaller",
-                Answer,
+                Related,
             ),
             (
                 "hello",

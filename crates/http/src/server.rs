@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -38,6 +38,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::session::{SessionManager, SessionStore};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::time::sleep;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -48,6 +49,12 @@ use crate::problem::Problem;
 
 /// The path of the MCP endpoint.
 const PATH: &str = "/mcp";
+/// The same path as some clients write it.
+const PATH_WITH_SLASH: &str = "/mcp/";
+/// What a client of the MCP endpoint must accept.
+const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// The time for which a browser may keep the answer to a preflight request.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(3600);
 /// The interval at which ended sessions are removed.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The idle time after which a session ends that had no request after its handshake.
@@ -130,6 +137,14 @@ impl AllowedPages {
             ));
         }
         Ok(())
+    }
+
+    /// Returns `true` if pages of this origin may send requests.
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.as_bytes();
+        self.origins
+            .iter()
+            .any(|allowed| allowed.as_bytes() == origin)
     }
 
     /// Refuses a request that does not come from a page of this gateway.
@@ -779,7 +794,9 @@ fn router(
 ) -> Result<Router, GatewayError> {
     let service = mcp_service(hub, Arc::clone(&frontend.manager), config);
     let mcp = Router::new()
-        .route_service(PATH, service)
+        .route_service(PATH, service.clone())
+        .route_service(PATH_WITH_SLASH, service)
+        .route_layer(middleware::from_fn(accept_anything))
         .route_layer(middleware::from_fn_with_state(Arc::clone(frontend), admit));
     let (api, description) = Api::routes(Arc::clone(hub));
     let admit_api = middleware::from_fn_with_state(Arc::clone(frontend), admit_api_request);
@@ -811,8 +828,39 @@ fn router(
     let app = app
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(cors(Arc::clone(frontend)))
         .layer(middleware::from_fn_with_state(Arc::clone(hub), measure));
     Ok(app)
+}
+
+/// Lets the pages of the allowed origins read the responses. A preflight request needs no key.
+fn cors(frontend: Arc<HttpFrontend>) -> CorsLayer {
+    let is_allowed = move |origin: &HeaderValue, _: &_| frontend.allowed_pages.allows(origin);
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::predicate(is_allowed))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([
+            HeaderName::from_static("mcp-session-id"),
+            HeaderName::from_static("mcp-protocol-version"),
+            header::WWW_AUTHENTICATE,
+            header::RETRY_AFTER,
+        ])
+        .max_age(PREFLIGHT_AGE)
+}
+
+/// Reads `Accept: */*` and an absent `Accept` as what HTTP says they mean.
+async fn accept_anything(mut request: Request, next: Next) -> Response {
+    let accept = request.headers().get(header::ACCEPT);
+    let is_anything = accept.is_none_or(|accept| {
+        accept
+            .to_str()
+            .is_ok_and(|accept| accept.contains("*/*") || accept.contains("application/*"))
+    });
+    if is_anything && request.method() == Method::POST {
+        request.headers_mut().insert(header::ACCEPT, ACCEPTED);
+    }
+    next.run(request).await
 }
 
 /// Serves the routes on the listener, with TLS if the options have a certificate.

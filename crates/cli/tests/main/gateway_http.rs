@@ -279,6 +279,75 @@ fn foreign_origins_and_hosts_are_refused() {
 }
 
 #[test]
+fn allowed_page_may_read_responses() {
+    let serving = Serving::with(&json!({
+        "http": {"origins": ["https://app.example"]},
+        "keys": [{"name": "page", "sha256": digest("the key of a page")}],
+    }));
+    let preflight = |origin| {
+        let headers = [
+            ("Origin", origin),
+            ("Access-Control-Request-Method", "POST"),
+            (
+                "Access-Control-Request-Headers",
+                "authorization,mcp-session-id",
+            ),
+        ];
+        serving.raw("OPTIONS", "/mcp", &headers, "")
+    };
+    let allowed = preflight("https://app.example");
+    assert_eq!(allowed.status, 200, "it needs no key: {}", allowed.head);
+    let header = |name| allowed.header(name).unwrap_or_else(|| panic!("{name}"));
+    assert_eq!(header("access-control-allow-origin"), "https://app.example");
+    assert!(header("access-control-allow-methods").contains("POST"));
+    assert_eq!(
+        header("access-control-allow-headers"),
+        "authorization,mcp-session-id"
+    );
+    let foreign = preflight("https://evil.example");
+    assert_eq!(foreign.header("access-control-allow-origin"), None);
+    let ping = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
+    let refused = serving.post(&[("Origin", "https://app.example")], &ping);
+    assert_eq!(refused.status, 401);
+    assert_eq!(
+        refused.header("access-control-allow-origin"),
+        Some("https://app.example"),
+        "a page can read errors, too"
+    );
+    assert!(
+        refused
+            .header("access-control-expose-headers")
+            .is_some_and(|exposed| exposed.contains("mcp-session-id"))
+    );
+}
+
+#[test]
+fn usual_spellings_of_path_and_accept_work() {
+    let serving = Serving::with(&json!({}));
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}}})
+    .to_string();
+    let json = ("Content-Type", "application/json");
+    let both = ("Accept", "application/json, text/event-stream");
+    for (path, headers) in [
+        ("/mcp/", vec![json, both]),
+        ("/mcp", vec![json, ("Accept", "*/*")]),
+        ("/mcp", vec![json, ("Accept", "application/*, text/*")]),
+        ("/mcp", vec![json]),
+    ] {
+        let answer = serving.raw("POST", path, &headers, &hello);
+        assert_eq!(answer.status, 200, "{path} {headers:?}: {}", answer.body);
+        assert_eq!(
+            answer.message(0)["result"]["serverInfo"]["name"],
+            "picktools"
+        );
+    }
+    let only_text = [json, ("Accept", "text/plain")];
+    assert_eq!(serving.raw("POST", "/mcp", &only_text, &hello).status, 406);
+}
+
+#[test]
 fn key_opens_only_its_own_sessions() {
     let keys = json!([
         {"name": "one", "sha256": digest("first")},
