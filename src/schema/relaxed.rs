@@ -8,11 +8,17 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::keywords::{SubschemaForm, subschema_form};
-use super::{Cost, SchemaFault, SchemaSlip, compile, is_pattern, pointer_part, resolve, shorten};
+use super::{
+    Cost, SchemaFault, SchemaSlip, compile, count_values, is_pattern, pointer_part, resolve,
+    shorten,
+};
 
 /// The most keywords that are left unchecked because they do not compile. A schema with more is
 /// refused.
 const MAX_REMOVED: usize = 32;
+/// The most values that are compiled again and again for that, which bounds the time for a large
+/// schema.
+const MAX_COMPILED_VALUES: usize = 200_000;
 
 /// Names of types in other languages, each with the type that it means.
 const TYPES: [(&str, &[&str]); 6] = [
@@ -37,12 +43,12 @@ pub(super) struct RelaxedSchema {
 
 /// Compiles a schema that is within the limits of depth and size.
 pub(super) fn compile_relaxed(schema: &Value) -> Result<RelaxedSchema, SchemaFault> {
+    let cost = Cost::new(schema)?;
     if let Ok(validator) = compile(schema) {
-        let (cost, slips) = (Cost::new(schema)?, Vec::new());
         return Ok(RelaxedSchema {
             validator,
             cost,
-            slips,
+            slips: Vec::new(),
         });
     }
     let mut mended = schema.clone();
@@ -54,7 +60,8 @@ pub(super) fn compile_relaxed(schema: &Value) -> Result<RelaxedSchema, SchemaFau
     mending.draft(&mut mended);
     mending.schema(&mut mended, &mut String::new());
     let mut slips = mending.slips;
-    for _ in 0..=MAX_REMOVED {
+    let most_removed = (MAX_COMPILED_VALUES / count_values(schema)).min(MAX_REMOVED);
+    for _ in 0..=most_removed {
         let cost = Cost::new(&mended)?;
         let error = match compile(&mended) {
             Ok(validator) => {
@@ -78,7 +85,7 @@ pub(super) fn compile_relaxed(schema: &Value) -> Result<RelaxedSchema, SchemaFau
     }
     Err(fault(
         String::new(),
-        format!("more than {MAX_REMOVED} keywords are not valid JSON Schema"),
+        format!("more than {most_removed} keywords are not valid JSON Schema"),
     ))
 }
 
