@@ -11,11 +11,9 @@ use super::model::ReaderModel;
 
 /// The number of values that describe a line.
 pub(super) const LINE_VALUES: usize = 18;
-/// The number of lines with letters from which a text may contain pasted matter. Two lines may, if
-/// one of them is fenced or is a text of its own.
-const MIN_LINES: usize = 3;
-/// The number of bytes from which a line is a text of its own.
-const MIN_TEXT_BYTES: usize = 200;
+/// The fewest bytes of the lines beside the request that are pasted matter, unless they are fenced.
+/// Less is the user's own.
+const MIN_PASTED_BYTES: usize = 180;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;
 /// The largest number of characters of a line that are read.
@@ -38,7 +36,7 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
         return None;
     }
     let layout = Layout::new(text);
-    if layout.read.len() < 2 || (layout.read.len() < MIN_LINES && !layout.has_pasted_line()) {
+    if layout.read.len() < 2 {
         return None;
     }
     let scores = layout.scores(model);
@@ -54,7 +52,16 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
         .fold(f32::NEG_INFINITY, f32::max);
     let least = (best - MARGIN).min(CERTAIN);
     eligible.retain(|(_, score)| **score >= least);
-    if eligible.len() == layout.read.len() {
+    let is_asked = |position| eligible.iter().any(|&(asked, _)| asked == position);
+    let mut pasted_bytes = 0;
+    let mut has_fence = false;
+    for (position, &number) in layout.read.iter().enumerate() {
+        if !is_asked(position) {
+            pasted_bytes += layout.line(number).len();
+            has_fence |= layout.fenced[number];
+        }
+    }
+    if pasted_bytes < MIN_PASTED_BYTES && !has_fence {
         return None;
     }
     let line = |(position, _): (usize, &f32)| layout.lines[layout.read[position]].clone();
@@ -103,12 +110,6 @@ impl<'t> Layout<'t> {
             ends,
             read,
         }
-    }
-
-    fn has_pasted_line(&self) -> bool {
-        self.read
-            .iter()
-            .any(|&number| self.fenced[number] || self.line(number).len() >= MIN_TEXT_BYTES)
     }
 
     fn line(&self, number: usize) -> &'t str {
@@ -195,6 +196,10 @@ fn fenced(lines: &[&str]) -> Vec<bool> {
     let mut open: Option<(&str, usize)> = None;
     for (number, line) in lines.iter().enumerate() {
         match (fence(line), open) {
+            (None, Some((mark, start))) if line.trim_end().ends_with(mark) => {
+                fenced[start..=number].fill(true);
+                open = None;
+            }
             (Some(mark), None) => open = Some((mark, number)),
             (Some(mark), Some((opening, start))) if mark == opening => {
                 fenced[start..=number].fill(true);

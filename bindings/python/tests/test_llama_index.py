@@ -107,7 +107,7 @@ def test_excluded_tool_is_neither_offered_nor_called() -> None:
 def test_sync_and_async_retrieval_are_equal() -> None:
     tools = observatory([])
     retriever = ToolRetriever(tools, k=3)
-    queries: list[Any] = ["is it cloudy?", QueryBundle("is it cloudy?")]
+    queries: list[Any] = ["is the sky cloudy tonight?", QueryBundle("is the sky cloudy tonight?")]
     for query in queries:
         found = retriever.retrieve(query)
         assert "check_clouds" in names(found) and len(found) <= 3 and all(tool in tools for tool in found)

@@ -23,6 +23,8 @@ def fenced(raw):
     inside, opened = [False] * len(raw), None
     for i, line in enumerate(raw):
         mark = line.strip()[:3]
+        if opened and mark not in FENCES and line.rstrip().endswith(opened[0]):
+            mark = opened[0]
         if mark not in FENCES:
             continue
         if opened is None:
