@@ -32,7 +32,6 @@ const PLACES: [(Place, &[&str]); 6] = [
             "primero",
             "primera",
             "primo",
-            "prima",
             "primeiro",
             "primeira",
             "eerste",
@@ -52,7 +51,6 @@ const PLACES: [(Place, &[&str]); 6] = [
             "zweiten",
             "zweites",
             "deuxième",
-            "second",
             "seconde",
             "segundo",
             "segunda",
@@ -127,8 +125,8 @@ const PLACES: [(Place, &[&str]); 6] = [
 ];
 
 /// Words before the number of an alternative.
-const NUMBERED: [&str; 12] = [
-    "option", "number", "no", "nr", "variant", "choice", "nummer", "numéro", "número", "numero",
+const NUMBERED: [&str; 11] = [
+    "option", "number", "nr", "variant", "choice", "nummer", "numéro", "número", "numero",
     "opción", "opção",
 ];
 
@@ -140,9 +138,9 @@ const NUMBERS: [&[&str]; 4] = [
     &["4", "four", "vier", "quatre", "cuatro", "quattro", "quatro"],
 ];
 
-/// Words that join alternatives.
-const ALTERNATIVES: [&str; 10] = [
-    "or", "oder", "ou", "o", "of", "lub", "albo", "или", "eller", "veya",
+/// Words that join alternatives. Words that mean something else in English are not among them.
+const ALTERNATIVES: [&str; 9] = [
+    "or", "oder", "ou", "o", "lub", "albo", "или", "eller", "veya",
 ];
 
 /// Returns what a turn chooses by its place among the alternatives that the assistant's message
@@ -276,6 +274,8 @@ mod tests {
             (two, "2", Some("send an email to the team")),
             (two, "the third one", None),
             (two, "both", None),
+            (two, "no, one more time", None),
+            ("Here is the state of the build.", "the first one", None),
             (two, "yes please", None),
             (two, "at 2 in the afternoon", None),
             (three, "the middle one", Some("crop it for a banner")),

@@ -12,7 +12,7 @@ use crate::reading::{TurnKind, request_text, scope, turn_kind};
 const MAX_ANSWER_BYTES: usize = 1024;
 /// The number of bytes from which a turn has content of its own.
 const MIN_CONTENT_BYTES: usize = 20;
-/// The number of bytes from which a request is searched for without what stands beside it.
+/// The smallest length, in bytes, of a request that is searched for without the text beside it.
 const MIN_REQUEST_BYTES: usize = 12;
 
 /// The texts that a request is searched for by.
@@ -22,7 +22,7 @@ pub(super) struct SearchTexts {
     pub(super) request: Option<String>,
     /// The request and its context, joined; empty if the request is searched for alone.
     pub(super) conversation: String,
-    /// What the user said, if the request also has text of the assistant.
+    /// The user's part of the request, if the request also has text of the assistant.
     pub(super) from_user: Option<String>,
     /// The log-odds that the request asks for something that a tool could do.
     pub(super) scope: Option<Finite>,
@@ -168,7 +168,7 @@ impl PreviousTurn<'_> {
         }
     }
 
-    /// Returns what the turn is about. A turn with content of its own stands for itself.
+    /// Returns the content of the turn. A turn without content of its own takes that of earlier turns.
     fn content(self) -> Content {
         let text = self.text;
         let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();

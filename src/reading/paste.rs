@@ -11,8 +11,8 @@ use super::model::ReaderModel;
 
 /// The number of values that describe a line.
 pub(super) const LINE_VALUES: usize = 18;
-/// The fewest bytes of the lines beside the request that are pasted matter, unless they are fenced.
-/// Less is the user's own.
+/// The smallest length, in bytes, of pasted matter without a fence. Shorter lines beside the request
+/// are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;

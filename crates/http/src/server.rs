@@ -51,7 +51,7 @@ use crate::problem::Problem;
 const PATH: &str = "/mcp";
 /// The same path as some clients write it.
 const PATH_WITH_SLASH: &str = "/mcp/";
-/// What a client of the MCP endpoint must accept.
+/// The content types that a client of the MCP endpoint must accept.
 const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// The time for which a browser may keep the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(3600);

@@ -62,7 +62,7 @@ const HARMLESS: [&str; 8] = [
 ///
 /// Clients call these settings `disabledTools`, `excludeTools`, `includeTools`, `enabledTools`,
 /// `allowedTools` or `tools`. A tool that they forbid is neither listed nor called.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolFilter {
     /// The only tools, if there is such a list.
     allowed: Option<Patterns>,
@@ -75,20 +75,14 @@ struct Patterns {
     globs: Vec<GlobMatcher>,
 }
 
-impl PartialEq for ToolFilter {
+impl PartialEq for Patterns {
     fn eq(&self, other: &Self) -> bool {
-        let names = |filter: &Self| {
-            let allowed = filter.allowed.as_ref();
-            (
-                allowed.map(|patterns| patterns.names.clone()),
-                filter.forbidden.names.clone(),
-            )
-        };
-        names(self) == names(other)
+        // The globs follow from the names.
+        self.names == other.names
     }
 }
 
-impl Eq for ToolFilter {}
+impl Eq for Patterns {}
 
 impl Patterns {
     fn add(&mut self, name: &str) -> Result<(), globset::Error> {
