@@ -24,7 +24,7 @@ const REMEDY: &str = "run `picktools replay FOLDER --verify` for details, or mov
 pub struct AuditWriter {
     settings: AuditSettings,
     /// The lock file, held while the writer is open.
-    lock: Option<File>,
+    lock: File,
     /// The number of the last record, and the digest of its line.
     number: u64,
     digest: String,
@@ -76,7 +76,7 @@ impl AuditWriter {
     /// changed.
     pub fn open(settings: AuditSettings) -> Result<Self, StateError> {
         let folder = settings.folder.clone();
-        let lock = Some(prepare_folder(&folder)?);
+        let lock = prepare_folder(&folder)?;
         let files = Files::list(&folder)?;
         let mut writer = Self {
             path: folder.join(file_name(1)),
@@ -349,8 +349,12 @@ impl AuditWriter {
 
     /// Opens the current file and cuts it to its expected length.
     fn reopen(&mut self) -> Result<(), StateError> {
-        self.lock = None;
-        self.lock = Some(prepare_folder(&self.settings.folder)?);
+        // A lock that is released and taken again can be lost: a child process that is being
+        // started holds a copy of the released one for a moment.
+        let lock_path = self.settings.folder.join(LOCK);
+        if !is_same_file(&self.lock, &lock_path) {
+            self.lock = prepare_folder(&self.settings.folder)?;
+        }
         let mut file = self.open_file()?;
         let length = file
             .metadata()
@@ -487,6 +491,17 @@ mod tests {
         drop(writer);
         let verified = verify(&folder.path().join("audit"), &mut |_| ()).expect("an audit");
         assert_eq!((verified.records, verified.broken), (2, vec![]));
+    }
+
+    #[test]
+    fn next_file_keeps_the_lock_of_the_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut writer = AuditWriter::open(settings(folder.path())).expect("a new audit");
+        writer.append(&record("one")).expect("it is written");
+        // A child process that is being started holds the same lock.
+        let _held_by_child = writer.lock.try_clone().expect("a copy");
+        writer.begin_file().expect("it is synced");
+        writer.append(&record("two")).expect("it is written");
     }
 
     #[test]
