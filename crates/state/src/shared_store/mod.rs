@@ -202,14 +202,15 @@ impl StateStore {
     /// [`StoreFailure`] if there is no reply.
     pub fn execute(&self, purpose: Purpose, command: &[&[u8]]) -> Result<StoreReply, StoreFailure> {
         let faults = &self.0.faults;
-        if let Some(failure) = faults.paused() {
-            return Err(failure);
-        }
-        let answer = self.0.link.execute(command);
         // Each script counts as a command of its own: a permission to read says nothing about a
         // permission to write.
         let name = command.get(usize::from(command.first() == Some(&&b"EVAL"[..])));
         let name = name.map_or("", |name| std::str::from_utf8(name).unwrap_or_default());
+        if let Some(failure) = faults.paused() {
+            faults.begin_fault(purpose, &failure, Some(name), &self.0.address);
+            return Err(failure);
+        }
+        let answer = self.0.link.execute(command);
         match &answer {
             Ok(_) => faults.record_success(purpose, name, &self.0.address),
             Err(failure) => faults.record_failure(purpose, name, failure, PAUSE, &self.0.address),
@@ -246,7 +247,9 @@ impl StateStore {
         purpose: Purpose,
         function: impl FnOnce(&Self) -> Result<T, StoreFailure> + Send + 'static,
     ) -> Result<T, StoreFailure> {
-        if let Some(failure) = self.0.faults.paused() {
+        let faults = &self.0.faults;
+        if let Some(failure) = faults.paused() {
+            faults.begin_fault(purpose, &failure, Some(""), &self.0.address);
             return Err(failure);
         }
         let store = self.clone();
@@ -283,5 +286,30 @@ impl std::fmt::Debug for StateStore {
             .field("address", &self.0.address)
             .field("prefix", &self.0.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreachable_store_is_a_fault_of_each_purpose() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
+        let store =
+            StateStore::open(&format!("redis://127.0.0.1:{port}/0"), "acme").expect("an address");
+        // After the first failure, no command is sent for a while.
+        for purpose in [Purpose::Catalog, Purpose::Pins] {
+            store
+                .execute(purpose, &[b"GET", b"key"])
+                .expect_err("nothing listens");
+        }
+        let unreachable = |purpose| (purpose, StoreFault::Unreachable);
+        let mut faults = store.faults();
+        faults.sort_by_key(|(purpose, _)| purpose.name());
+        assert_eq!(faults, [Purpose::Pins, Purpose::Catalog].map(unreachable));
     }
 }
