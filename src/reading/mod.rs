@@ -122,6 +122,10 @@ mod tests {
         let told = "Showers until noon, then dry.";
         for (before, answer, turn, kind) in [
             ("how many hinges are in stock", offer, "yes please", Answer),
+            ("how many hinges are in stock", offer, "do that", Answer),
+            ("how many hinges are in stock", offer, "vas-y", Answer),
+            ("how many hinges are in stock", offer, "mach das", Answer),
+            ("how many hinges are in stock", offer, "not now", Idle),
             (
                 "how many hinges are in stock",
                 offer,
@@ -162,7 +166,7 @@ mod tests {
                 "hello",
                 "What can I do?",
                 "make this picture smaller",
-                Related,
+                Request,
             ),
             (
                 "hello",
