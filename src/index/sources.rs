@@ -9,6 +9,9 @@
 //! A source with few tools is weaker evidence than one with many. Its mean is moved towards that of
 //! the catalog. Otherwise a single tool would confirm itself.
 //!
+//! A long source contains more words of any request than a short one. What it contains by chance is
+//! removed from its keyword score, so that a source gains nothing by many or long descriptions.
+//!
 //! A tool without a source is a single-tool source. So is each tool of a very large source, which
 //! is more a collection than a service. An untrusted source is never merged with a trusted one of
 //! the same name.
@@ -39,6 +42,10 @@ const MAX_SERVICE_TOOLS: usize = 500;
 const K1: f32 = 0.6;
 /// BM25's length normalisation.
 const B: f32 = 0.75;
+/// The number of steps in which the length of a source is compared with the average, from 0.
+const LENGTH_STEPS: usize = 16;
+/// The share of the average length in a step. A longer source than the last step counts like it.
+const LENGTH_STEP: f32 = 0.1;
 /// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
@@ -160,6 +167,34 @@ impl SourceRow {
     fn count(&self, term: TermKey) -> Option<u16> {
         let index = self.terms.binary_search(&term).ok()?;
         Some(self.counts[index])
+    }
+}
+
+/// The score that sources of each length get by chance, compared with one of average length. A long
+/// source contains more words of any request than a short one.
+#[derive(Default)]
+struct ChanceScores([f32; LENGTH_STEPS]);
+
+impl ChanceScores {
+    /// Adds a term that some of the sources contain.
+    fn add(&mut self, weight: f32, sources: usize, containing: usize) {
+        let absence = 1.0 - containing as f32 / (sources as f32 + 1.0);
+        let mut absence_at_step = 1.0;
+        let absence_in_step = absence.powf(LENGTH_STEP);
+        for score in &mut self.0 {
+            *score += weight * (absence - absence_at_step);
+            absence_at_step *= absence_in_step;
+        }
+    }
+
+    /// Removes what a source gets by chance from its score.
+    fn remove_from(&self, score: &mut f32, norm: f32) {
+        let relative_length = (norm / K1 - (1.0 - B)) / B;
+        #[expect(clippy::cast_possible_truncation, reason = "it is saturated")]
+        let step = (relative_length / LENGTH_STEP).round() as usize;
+        if *score > 0.0 {
+            *score = (*score - self.0[step.min(LENGTH_STEPS - 1)]).max(0.0);
+        }
     }
 }
 
@@ -422,6 +457,7 @@ impl SourceIndex {
         terms: impl Iterator<Item = (TermKey, TermKind, f32)>,
     ) -> SourceScores {
         let mut scores = vec![0.0; self.sizes.len()];
+        let mut by_chance = ChanceScores::default();
         for (key, kind, weight) in terms {
             let share = if kind == TermKind::Pair {
                 PAIR_WEIGHT * weight
@@ -441,7 +477,12 @@ impl SourceIndex {
                     counts,
                 }) => {
                     let range = terms.look_up(key);
-                    let idf = idf(self.sizes.len(), range.len());
+                    let containing = range.len();
+                    if containing == 0 {
+                        continue;
+                    }
+                    let idf = idf(self.sizes.len(), containing);
+                    by_chance.add(share * idf, self.sizes.len(), containing);
                     for (&source, &tools) in sources[range.clone()].iter().zip(&counts[range]) {
                         add(source as usize, idf, tools);
                     }
@@ -458,6 +499,7 @@ impl SourceIndex {
                         continue;
                     }
                     let idf = idf(totals.sources, containing);
+                    by_chance.add(share * idf, totals.sources, containing);
                     for (source, row) in rows.iter().enumerate() {
                         row.count(key)
                             .into_iter()
@@ -465,6 +507,9 @@ impl SourceIndex {
                     }
                 }
             }
+        }
+        for (score, &norm) in scores.iter_mut().zip(&self.norms) {
+            by_chance.remove_from(score, norm);
         }
         self.assign_scores(scores)
     }
@@ -617,6 +662,31 @@ mod tests {
         ("club", "heats", false),
         ("shop", "lanes", false),
     ];
+
+    #[test]
+    fn long_source_gets_less_for_what_it_contains_by_chance() {
+        let mut by_chance = ChanceScores::default();
+        for containing in [1, 5, 30] {
+            by_chance.add(1.0, 40, containing);
+        }
+        let corrected = |mut score: f32, tenths: u32| {
+            by_chance.remove_from(&mut score, norm(100 * tenths, 1000.0));
+            score
+        };
+        assert!((corrected(2.0, 10) - 2.0).abs() < 1e-3);
+        assert!(corrected(2.0, 2) > corrected(2.0, 7) && corrected(2.0, 7) > 2.0);
+        assert!(corrected(2.0, 14) < 2.0);
+        assert_eq!(
+            corrected(2.0, 400).to_bits(),
+            corrected(2.0, 15).to_bits(),
+            "the correction is bounded"
+        );
+        assert_eq!(
+            corrected(0.0, 2).to_bits(),
+            0.0_f32.to_bits(),
+            "a source without the words gets nothing"
+        );
+    }
 
     #[test]
     fn source_has_the_words_of_its_tools_and_its_name() {
