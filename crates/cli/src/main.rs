@@ -254,7 +254,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Starts the log, and the export of spans for the lifetime of the returned value.
 fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
-    let level = if verbose { "picktools=debug" } else { "error" };
+    // The protocol library logs each failure once more, in its own words.
+    let level = if verbose {
+        "picktools=debug"
+    } else {
+        "error,picktools=warn,rmcp=off"
+    };
     let filter = EnvFilter::try_from_env("PICKTOOLS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)

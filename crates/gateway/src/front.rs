@@ -11,6 +11,7 @@ use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::accounts::MergedTool;
+use crate::hub::ServerDown;
 pub(crate) use crate::naming::{CALL, DESCRIBE, SEARCH};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::Unsafe;
@@ -135,13 +136,13 @@ pub fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
     }
 }
 
-/// Answers a search. `state` returns the reason if a server is unreachable; `note` is called with
-/// the selection.
+/// Answers a search, and tells which servers cannot be used. `on_selection` is called with the
+/// selection.
 pub(crate) async fn search(
     snapshot: &Snapshot,
     view: &View,
     arguments: &Map<String, Value>,
-    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
+    servers_down: &[ServerDown],
     on_selection: &(dyn Fn(&Query, &PickOptions, &Selection, Duration) + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let started = Instant::now();
@@ -157,6 +158,10 @@ pub(crate) async fn search(
             .iter()
             .find(|source| source.eq_ignore_ascii_case(server.trim()))
         else {
+            let is_it = |down: &&ServerDown| down.server.eq_ignore_ascii_case(server.trim());
+            if let Some(down) = servers_down.iter().find(is_it) {
+                return Err(down.refusal());
+            }
             let message = format!(
                 "no server has this name; the servers are: {}",
                 view.sources.join(", ")
@@ -201,17 +206,24 @@ pub(crate) async fn search(
         let rounded = (f64::from(pick.score) * 1_000.0).round() / 1_000.0;
         entry.insert("score".to_owned(), json!(rounded));
         entry.insert("reason".to_owned(), json!(pick.reason));
-        annotate(&mut entry, shown_tools, view, down_reason);
+        annotate(&mut entry, shown_tools, view, servers_down);
         tools.push(Value::Object(entry));
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
-        answer["hint"] = json!(no_match_hint(&selection));
+        answer["hint"] = if view.tools.is_empty() && !servers_down.is_empty() {
+            json!("There are no tools at the moment: servers_down tells why. Tell the user.")
+        } else {
+            json!(no_match_hint(&selection))
+        };
         answer["servers"] = servers(snapshot, view);
         let omitted = view.sources.len().saturating_sub(MAX_LISTED_SERVERS);
         if omitted > 0 {
             answer["servers_omitted"] = json!(omitted);
         }
+    }
+    if !servers_down.is_empty() {
+        answer["servers_down"] = json!(servers_down);
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
@@ -285,7 +297,7 @@ pub(crate) fn describe(
     snapshot: &Snapshot,
     view: &View,
     arguments: &Map<String, Value>,
-    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
+    servers_down: &[ServerDown],
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let names = tolerance::parse_names(arguments)?;
     let mut definitions = Vec::with_capacity(names.len());
@@ -305,7 +317,7 @@ pub(crate) fn describe(
         let Some(Value::Object(mut entry)) = shown.into_iter().next() else {
             return Err(Refusal::unknown(name));
         };
-        annotate(&mut entry, shown_tools, view, down_reason);
+        annotate(&mut entry, shown_tools, view, servers_down);
         definitions.push(Value::Object(entry));
         tools.extend(shown_tools.iter().take(1).cloned());
     }
@@ -321,13 +333,13 @@ fn annotate(
     entry: &mut Map<String, Value>,
     tools: &[Arc<Tool>],
     view: &View,
-    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
+    servers_down: &[ServerDown],
 ) {
     let mut servers: Vec<&str> = Vec::new();
     for tool in tools {
         servers.extend(tool.source.as_deref());
     }
-    let is_down = |server: &&&str| down_reason(server).is_some();
+    let is_down = |server: &&&str| servers_down.iter().any(|down| down.server == **server);
     match servers.as_slice() {
         [] => {}
         [server] => {

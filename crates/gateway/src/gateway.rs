@@ -470,18 +470,15 @@ impl UpstreamReports {
             };
             self.live.insert(upstream.clone(), result);
         }
-        let reason = match listing {
-            Ok(listing) => {
-                self.tools.insert(upstream.clone(), listing.tools);
-                listing.incomplete
+        // The upstream logs why it cannot be listed.
+        if let Ok(listing) = listing {
+            self.tools.insert(upstream.clone(), listing.tools);
+            if let Some(reason) = &listing.incomplete {
+                tracing::warn!(
+                    target: "picktools::gateway", server = %upstream, %reason,
+                    "incomplete list of tools"
+                );
             }
-            Err(reason) => Some(reason),
-        };
-        if let Some(reason) = &reason {
-            tracing::warn!(
-                target: "picktools::gateway", %upstream, %reason,
-                "incomplete list of tools"
-            );
         }
         self.reported.insert(upstream);
     }

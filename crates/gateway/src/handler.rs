@@ -30,7 +30,7 @@ use crate::api_keys::RequestIdentity;
 use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
-use crate::hub::Hub;
+use crate::hub::{Hub, ServerDown};
 use crate::journal::{RequestRoute, SelectionEvent};
 use crate::metrics::GatewayEvent;
 use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
@@ -311,8 +311,8 @@ impl Handler {
             }
             SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
             DESCRIBE => {
-                let down_reason = |source: &str| self.down_reason(source);
-                front::describe(&snapshot, &view, &arguments, &down_reason)?
+                let servers_down = self.gateway.servers_down(&view.options.access);
+                front::describe(&snapshot, &view, &arguments, &servers_down)?
             }
             CALL => {
                 let has_both = |name: &str| takes_name_and_arguments(&view, name);
@@ -360,7 +360,7 @@ impl Handler {
     ) -> Result<(Value, Vec<Arc<CatalogTool>>), Refusal> {
         self.gateway.journal.ready()?;
         let started = Instant::now();
-        let down_reason = |source: &str| self.down_reason(source);
+        let servers_down = self.gateway.servers_down(&view.options.access);
         let on_selection =
             |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
                 self.gateway.journal.record_selection(&SelectionEvent {
@@ -375,7 +375,7 @@ impl Handler {
                 });
             };
         let (answer, tools) =
-            front::search(snapshot, view, arguments, &down_reason, &on_selection).await?;
+            front::search(snapshot, view, arguments, &servers_down, &on_selection).await?;
         self.gateway.meter.record(&GatewayEvent::Search {
             found: tools.len(),
             time: started.elapsed(),
@@ -383,9 +383,17 @@ impl Handler {
         Ok((answer, tools))
     }
 
-    /// Returns the reason why a server is unreachable, or `None`.
-    fn down_reason(&self, source: &str) -> Option<String> {
-        self.gateway.upstream(source)?.down_reason()
+    /// Explains a name that is unknown because its server cannot be used.
+    fn explain_unknown(&self, refusal: Refusal, name: &str, caller: &Caller) -> Refusal {
+        if refusal.code != Code::UnknownTool {
+            return refusal;
+        }
+        let Ok(view) = self.gateway.snapshot().view(&caller.role) else {
+            return refusal;
+        };
+        let servers_down = self.gateway.servers_down(&view.options.access);
+        let server = servers_down.iter().find(|down| down.may_have(name));
+        server.map_or(refusal, ServerDown::refusal)
     }
 
     /// Runs a tool, and adds it to a dynamic list.
@@ -625,15 +633,16 @@ impl ServerHandler for Handler {
                 answers: request.input_responses.unwrap_or_default(),
                 state: request.request_state,
             };
-            match self
-                .handle_call(
-                    &name,
-                    request.arguments.unwrap_or_default(),
-                    input_answers,
-                    &context,
-                )
-                .await
-            {
+            let arguments = request.arguments.unwrap_or_default();
+            let called = match arguments.get("name").and_then(Value::as_str) {
+                Some(called) if [DESCRIBE, CALL].contains(&name.as_str()) => called.to_owned(),
+                _ => name.clone(),
+            };
+            let response = self
+                .handle_call(&name, arguments, input_answers, &context)
+                .await;
+            let caller = self.caller(&context);
+            match response.map_err(|refusal| self.explain_unknown(refusal, &called, &caller)) {
                 Ok(response) => Ok(response),
                 // The protocol defines this error for a tool that the client names itself.
                 Err(refusal)

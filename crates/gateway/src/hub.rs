@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::Catalog;
+use picktools::{Access, Catalog};
 use picktools_state::StateStore;
+use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -24,6 +25,30 @@ use crate::upstream::{Environment, Owner, Upstream};
 
 /// The most servers that the instructions name.
 const MAX_NAMED: usize = 20;
+
+/// A server that cannot be used.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ServerDown {
+    pub(crate) server: String,
+    /// The reason.
+    pub(crate) why: String,
+    /// The time since when, in seconds since 1970.
+    since: u64,
+}
+
+impl ServerDown {
+    /// Returns `true` if a name is that of a tool of this server.
+    pub(crate) fn may_have(&self, tool_name: &str) -> bool {
+        let (server, name) = (self.server.to_lowercase(), tool_name.to_lowercase());
+        let rest = name.strip_prefix(&server);
+        rest.is_some_and(|rest| rest.starts_with(['/', '.', ':']) || rest.starts_with("__"))
+    }
+
+    pub(crate) fn refusal(&self) -> Refusal {
+        let message = format!("the server {:?} cannot be used: {}", self.server, self.why);
+        Refusal::new(Code::UpstreamDown, message)
+    }
+}
 
 /// The state that all clients of a gateway share.
 pub struct Hub {
@@ -69,6 +94,26 @@ impl Hub {
 
     pub(crate) fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
         self.read_upstreams().get(name).cloned()
+    }
+
+    /// Returns the servers that cannot be used and that a policy does not hide.
+    pub(crate) fn servers_down(&self, access: &Access) -> Vec<ServerDown> {
+        let mut down = Vec::new();
+        for upstream in self.upstreams() {
+            let server = &upstream.server.name;
+            let is_allowed =
+                access.allow_sources.is_empty() || access.allow_sources.contains(server);
+            if is_allowed
+                && !access.deny_sources.contains(server)
+                && let Some((why, since)) = upstream.down()
+            {
+                let server = server.clone();
+                // What the server wrote is for the log, not for a model.
+                let why = why.lines().next().unwrap_or_default().to_owned();
+                down.push(ServerDown { server, why, since });
+            }
+        }
+        down
     }
 
     pub(crate) fn forget(&self, owner: &Owner) {
@@ -122,10 +167,21 @@ impl Hub {
         } else {
             "servers"
         };
+        let mut down: Vec<String> = Vec::new();
+        for upstream in self.upstreams() {
+            if upstream.down_reason().is_some() && down.len() < MAX_NAMED {
+                down.push(upstream.server.name.clone());
+            }
+        }
+        let unusable = if down.is_empty() {
+            String::new()
+        } else {
+            format!(" These cannot be used at the moment: {}.", down.join(", "))
+        };
         format!(
-            "This server provides the tools of {} {servers}: {server_names}. If search_tools is \
-             listed, use it to find tools for a task, and run them with call_tool. Not supported: \
-             roots, tasks.",
+            "This server provides the tools of {} {servers}: {server_names}.{unusable} If \
+             search_tools is listed, use it to find tools for a task, and run them with call_tool. \
+             Not supported: roots, tasks.",
             names.len()
         )
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
 use picktools_call::ValidCall;
-use picktools_mcp::RequestUpdate;
+use picktools_mcp::{HttpFailure, RequestUpdate};
 use picktools_runtime::describe_call;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest,
@@ -28,6 +28,8 @@ use crate::results;
 use crate::settings::Share;
 use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
+/// The time after which a busy server is asked again if it names none.
+const BUSY_TIME: Duration = Duration::from_secs(5);
 /// The time for reading the operator's decision.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that a client has to accept a notification, and that a failed connection has to end.
@@ -135,7 +137,16 @@ impl RelayedCall<'_> {
                     self.upstream.display_name(),
                     marked(&error.message, MAX_TEXT)
                 );
-                Err(Refusal::new(Code::UpstreamError, message))
+                Err(match HttpFailure::of(&error) {
+                    Some(failure) if failure.is_busy() => {
+                        let refusal = Refusal::new(
+                            Code::Busy,
+                            format!("{message}; the call had no effect, so it may be repeated"),
+                        );
+                        refusal.retry_after(failure.retry_after.unwrap_or(BUSY_TIME))
+                    }
+                    _ => Refusal::new(Code::UpstreamError, message),
+                })
             }
             Err(error) => Err(self.connection_failed(&mut lease, &error).await),
         }

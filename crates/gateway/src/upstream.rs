@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use picktools::excerpt::marked;
 use picktools_import::mcp::{Server, ServerTransport};
 use picktools_mcp::{Connection, Handshake, Limits, Listing, ToolListCache};
+use picktools_state::keys::now;
 use picktools_state::lock;
 use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
@@ -134,8 +135,8 @@ struct UpstreamHealth {
     open_until: Option<Instant>,
     /// The number of times the circuit breaker opened since the last answer.
     times_opened: u32,
-    /// The reason why it is unreachable.
-    down: Option<String>,
+    /// The reason why it is unreachable, and since when, in seconds since 1970.
+    down: Option<(String, u64)>,
     /// The time until which the circuit breaker of another gateway is open.
     remote_open_until: Option<Instant>,
     /// `true` if other gateways must learn that the circuit breaker opened or closed.
@@ -221,7 +222,32 @@ impl Upstream {
 
     /// Returns the reason why it is unreachable, or `None`.
     pub fn down_reason(&self) -> Option<String> {
+        Some(self.down()?.0)
+    }
+
+    /// Returns the reason why it is unreachable, and since when, in seconds since 1970.
+    pub(crate) fn down(&self) -> Option<(String, u64)> {
         lock(&self.health).down.clone()
+    }
+
+    /// Records the reason why it is unreachable, or that it is reachable. A change is logged.
+    fn set_down(&self, reason: Option<&str>) {
+        let name = &self.server.name;
+        let mut health = lock(&self.health);
+        match (&health.down, reason) {
+            (Some((before, _)), Some(reason)) if before == reason => return,
+            (_, Some(reason)) => {
+                tracing::warn!(
+                    target: "picktools::gateway", server = %name, %reason, "server cannot be used"
+                );
+            }
+            (Some(_), None) => {
+                tracing::warn!(target: "picktools::gateway", server = %name, "server can be used again");
+            }
+            (None, None) => return,
+        }
+        let since = health.down.take().map_or_else(now, |(_, since)| since);
+        health.down = reason.map(|reason| (reason.to_owned(), since));
     }
 
     /// Takes a call slot and a connection for a client, until a deadline.
@@ -371,7 +397,7 @@ impl Upstream {
         .await;
         match result {
             Ok(connection) => {
-                lock(&self.health).down = None;
+                self.set_down(None);
                 let connection = Arc::new(connection);
                 *slot_connection = Some(Arc::clone(&connection));
                 self.meter.record(&GatewayEvent::Upstream {
@@ -379,15 +405,14 @@ impl Upstream {
                     up: true,
                 });
                 tracing::info!(
-                    target: "picktools::gateway", upstream = %self.server.name,
-                    "upstream is reachable"
+                    target: "picktools::gateway", server = %self.server.name, "server is reachable"
                 );
                 Ok(connection)
             }
             Err(error) => {
                 let message = error.to_string();
                 self.record_failure(&message);
-                lock(&self.health).down = Some(message.clone());
+                self.set_down(Some(&message));
                 Err(Refusal::new(
                     Code::UpstreamDown,
                     format!("{} cannot be reached: {message}", self.display_name()),
@@ -429,7 +454,7 @@ impl Upstream {
             return Ok(());
         };
         let cause = match &health.down {
-            Some(cause) => format!(": {cause}"),
+            Some((cause, _)) => format!(": {cause}"),
             None => String::new(),
         };
         let message = format!(
@@ -446,9 +471,8 @@ impl Upstream {
             name: &self.server.name,
             up: false,
         });
-        tracing::warn!(
-            target: "picktools::gateway", upstream = %self.server.name, cause,
-            "upstream failed"
+        tracing::info!(
+            target: "picktools::gateway", server = %self.server.name, cause, "server failed"
         );
         let now = Instant::now();
         let mut health = lock(&self.health);
@@ -525,6 +549,7 @@ impl Upstream {
                         let result = match result {
                             Ok(listing) => {
                                 backoff = FIRST_BACKOFF;
+                                self.set_down(None);
                                 if let (Some(tool_cache), None) = (&tool_cache, &listing.incomplete)
                                 {
                                     tool_cache.put(&self.server, &listing.tools);
@@ -541,6 +566,7 @@ impl Upstream {
                             }
                             Err(message) => {
                                 self.record_failure(&message);
+                                self.set_down(Some(&message));
                                 Some(Err(message))
                             }
                         };

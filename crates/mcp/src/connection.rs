@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
+use super::http::{HttpClient, LastFailure};
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
 use picktools::excerpt::marked;
@@ -185,7 +186,9 @@ impl Connection {
         )
         .await;
         let fallback = match (&opened, handshake) {
-            (Err(AttemptError::LateAnswer), Handshake::NewestFirst) => Some(Handshake::LegacyFirst),
+            (Err(AttemptError::LateAnswer | AttemptError::Ended), Handshake::NewestFirst) => {
+                Some(Handshake::LegacyFirst)
+            }
             (Err(AttemptError::Refused(_)), Handshake::LegacyFirst) => Some(Handshake::NewestFirst),
             _ => None,
         };
@@ -364,6 +367,8 @@ enum AttemptError {
     /// The server answered the first handshake after the second had begun: it needed more than ten
     /// seconds to start.
     LateAnswer,
+    /// The server ended without an answer. Some do at a message that they do not know.
+    Ended,
     /// The server refused this kind of handshake.
     Refused(String),
     Other(String),
@@ -373,6 +378,7 @@ impl AttemptError {
     fn message(self) -> String {
         match self {
             Self::LateAnswer => "it answered a handshake too late".to_owned(),
+            Self::Ended => "it ended before it answered".to_owned(),
             Self::Refused(message) | Self::Other(message) => message,
         }
     }
@@ -419,7 +425,7 @@ async fn attempt(
                     program.stop().await;
                     *stderr = program.last_lines();
                     return Err(match failure {
-                        AttemptError::Other(_) | AttemptError::Refused(_)
+                        AttemptError::Other(_) | AttemptError::Refused(_) | AttemptError::Ended
                             if too_long.load(Ordering::Relaxed) =>
                         {
                             AttemptError::Other(too_long_message(message_bytes))
@@ -434,17 +440,27 @@ async fn attempt(
             headers,
             credentials,
         } => {
-            let transport = http(url, headers, credentials.as_ref(), message_bytes)
-                .map_err(AttemptError::Other)?;
-            (
-                finish_by(
-                    deadline,
-                    limits,
-                    shake_hands(transport, handshake, handler, &listeners),
-                )
-                .await?,
-                None,
+            let last_failure = LastFailure::default();
+            let transport = http(
+                url,
+                headers,
+                credentials.as_ref(),
+                message_bytes,
+                &last_failure,
             )
+            .map_err(AttemptError::Other)?;
+            let service = finish_by(
+                deadline,
+                limits,
+                shake_hands(transport, handshake, handler, &listeners),
+            )
+            .await
+            .map_err(|error| match (error, last_failure.take()) {
+                (AttemptError::Refused(_), Some(reason)) => AttemptError::Refused(reason),
+                (AttemptError::Other(_), Some(reason)) => AttemptError::Other(reason),
+                (error, _) => error,
+            })?;
+            (service, None)
         }
     };
     let peer = service.peer().clone();
@@ -501,6 +517,7 @@ where
         .map_err(|error| match error {
             ClientInitializeError::ConflictInitResponseId(..)
             | ClientInitializeError::UncorrelatedErrorResponse { .. } => AttemptError::LateAnswer,
+            ClientInitializeError::ConnectionClosed(_) => AttemptError::Ended,
             // Over HTTP the status alone can express a refusal.
             refused @ (ClientInitializeError::JsonRpcError(_)
             | ClientInitializeError::TransportError { .. }) => {
@@ -530,7 +547,8 @@ fn http(
     headers: &BTreeMap<String, String>,
     credentials: Option<&ClientCredentials>,
     message_bytes: usize,
-) -> Result<StreamableHttpClientTransport<token::AuthorizedClient>, String> {
+    last_failure: &LastFailure,
+) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let mut header_map = HashMap::new();
     for (name, value) in headers {
         let shown_name = marked(name, MAX_MESSAGE_CHARS);
@@ -543,11 +561,6 @@ fn http(
         value.set_sensitive(true);
         header_map.insert(name, value);
     }
-    // No redirects: a server that redirects its clients would also redirect their credentials.
-    // A server that sends its callers elsewhere would send them there with their credentials.
-    let http = picktools_net::client_builder()?
-        .build()
-        .map_err(|error| error_chain_text(&error))?;
     let tokens = match credentials {
         Some(credentials) => Some(token::ServerTokens::new(url, credentials)?),
         None => None,
@@ -555,10 +568,8 @@ fn http(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(header_map);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
-    Ok(StreamableHttpClientTransport::with_client(
-        token::AuthorizedClient { http, tokens },
-        config,
-    ))
+    let client = HttpClient::new(tokens, last_failure.clone())?;
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 /// A started program with all its child processes. Dropping it kills them.

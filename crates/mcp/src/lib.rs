@@ -5,6 +5,7 @@
 
 mod client;
 mod connection;
+mod http;
 mod tool_cache;
 mod tap;
 mod token;
@@ -14,5 +15,6 @@ pub use connection::{
     ConnectError, Connection, Handshake, PendingRequest, SilentHandler, StderrTail, ToolChanges,
     Variable,
 };
+pub use http::HttpFailure;
 pub use tap::RequestUpdate;
 pub use tool_cache::ToolListCache;

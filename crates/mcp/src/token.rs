@@ -1,37 +1,19 @@
 //! Access tokens for requests to servers: OAuth client credentials (RFC 6749, section 4.4), the
 //! flow for programs without a user.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::BoxStream;
 use reqwest::Url;
-use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
 };
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
-    StreamableHttpResponseLimits,
-};
-use sse_stream::{Error as SseError, Sse};
 use tokio::sync::Mutex;
 
 use picktools_import::mcp::{ClientCredentials, is_private};
 
 /// The least age of a token before a rejected one is exchanged for another.
 const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
-
-type HttpError = StreamableHttpError<reqwest::Error>;
-
-/// An HTTP client that adds an access token if the server needs one.
-#[derive(Clone)]
-pub(super) struct AuthorizedClient {
-    pub(super) http: reqwest::Client,
-    pub(super) tokens: Option<Arc<ServerTokens>>,
-}
 
 /// The access tokens of one server, fetched on first use.
 pub(super) struct ServerTokens {
@@ -67,7 +49,7 @@ impl ServerTokens {
     }
 
     /// Returns a token that has not expired.
-    async fn current(&self) -> Result<String, AuthError> {
+    pub(super) async fn current(&self) -> Result<String, AuthError> {
         let mut current = self.current.lock().await;
         if let Some(CurrentToken { manager, .. }) = current.as_ref() {
             match manager.get_access_token().await {
@@ -79,7 +61,7 @@ impl ServerTokens {
     }
 
     /// Returns another token in place of a rejected one, or `None` if the rejected one is new.
-    async fn replace(&self, rejected: &str) -> Option<Result<String, AuthError>> {
+    pub(super) async fn replace(&self, rejected: &str) -> Option<Result<String, AuthError>> {
         let mut current = self.current.lock().await;
         match current.as_ref() {
             Some(current) if current.token != rejected => Some(Ok(current.token.clone())),
@@ -154,134 +136,5 @@ impl ServerTokens {
             return reject("the token endpoint does not use TLS; use an HTTPS address".to_owned());
         }
         Ok(resolved.metadata)
-    }
-}
-
-impl AuthorizedClient {
-    async fn with_token<T, F>(
-        &self,
-        token: Option<String>,
-        send: impl Fn(Option<String>) -> F,
-    ) -> Result<T, HttpError>
-    where
-        F: Future<Output = Result<T, HttpError>>,
-    {
-        let Some(tokens) = &self.tokens else {
-            return send(token).await;
-        };
-        let token = tokens.current().await?;
-        match send(Some(token.clone())).await {
-            Err(rejected @ StreamableHttpError::AuthRequired(_)) => {
-                match tokens.replace(&token).await {
-                    Some(other) => send(Some(other?)).await,
-                    None => Err(rejected),
-                }
-            }
-            result => result,
-        }
-    }
-}
-
-impl StreamableHttpClient for AuthorizedClient {
-    type Error = reqwest::Error;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let send = |token| {
-            self.http.post_message(
-                uri.clone(),
-                message.clone(),
-                session.clone(),
-                token,
-                headers.clone(),
-            )
-        };
-        self.with_token(token, send).await
-    }
-
-    async fn post_message_with_response_limits(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        limits: StreamableHttpResponseLimits,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let send = |token| {
-            let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
-            self.http.post_message_with_response_limits(
-                uri,
-                message.clone(),
-                session,
-                token,
-                headers,
-                limits,
-            )
-        };
-        self.with_token(token, send).await
-    }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session: Arc<str>,
-        token: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), HttpError> {
-        let send = |token| {
-            self.http
-                .delete_session(uri.clone(), session.clone(), token, headers.clone())
-        };
-        self.with_token(token, send).await
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let send = |token| {
-            self.http.get_stream(
-                uri.clone(),
-                session.clone(),
-                last_event.clone(),
-                token,
-                headers.clone(),
-            )
-        };
-        self.with_token(token, send).await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        most: usize,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let send = |token| {
-            let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
-            self.http.get_stream_with_max_sse_event_size(
-                uri,
-                session,
-                last_event.clone(),
-                token,
-                headers,
-                most,
-            )
-        };
-        self.with_token(token, send).await
     }
 }

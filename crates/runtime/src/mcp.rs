@@ -24,8 +24,8 @@ use picktools::excerpt::{MAX_NAME_CHARS, cut, marked};
 use picktools_call::ValidCall;
 use picktools_import::mcp::Server;
 use picktools_mcp::{
-    ConnectError, Connection, Handshake, Limits, PendingRequest, RequestUpdate, SilentHandler,
-    StderrTail,
+    ConnectError, Connection, Handshake, HttpFailure, Limits, PendingRequest, RequestUpdate,
+    SilentHandler, StderrTail,
 };
 
 /// The most bytes of content in a result: its text, its data in base64, and its structured content.
@@ -226,14 +226,23 @@ impl McpServer {
                     ErrorCode::INVALID_PARAMS => ErrorType::Validation,
                     _ => ErrorType::System,
                 };
-                ToolResult::failure(
+                let result = ToolResult::failure(
                     kind,
                     format!(
                         "{}: {}",
                         self.describe(),
                         marked(&error.message, MAX_ERROR_CHARS)
                     ),
-                )
+                );
+                match HttpFailure::of(&error) {
+                    Some(failure) if failure.is_busy() => {
+                        let seconds = failure.retry_after.map_or(5, |time| time.as_secs());
+                        result.suggest(format!(
+                            "The call had no effect. Call the tool again after {seconds} s."
+                        ))
+                    }
+                    _ => result,
+                }
             }
             Err(error) => {
                 let stderr = self.drop_connection(&connection).await;

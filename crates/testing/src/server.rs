@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct RecordedRequest {
     /// Request line and headers, in lower case.
     pub head: String,
-    /// The body.
+    /// The body; `null` if there is none.
     pub body: Value,
 }
 
@@ -95,14 +95,18 @@ fn serve(
     let length = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))
-        .expect("the request has a length");
-    let mut body = vec![0; length.parse().expect("a length is a number")];
+        .map_or(0, |length| length.parse().expect("a length is a number"));
+    let mut body = vec![0; length];
     reader
         .read_exact(&mut body)
         .expect("the request can be read");
     let request = RecordedRequest {
         head,
-        body: serde_json::from_slice(&body).expect("the request is JSON"),
+        body: if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body).expect("the request is JSON")
+        },
     };
     let n = {
         let mut log = log.lock().expect("nobody panicked");
