@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::edit::{ClientSetup, ServerSummary};
+use self::edit::{ClientSetup, ServerSummary, StayingServer};
 use self::files::ClientFile;
 use self::places::ClientConfig;
 use super::output;
@@ -85,6 +85,10 @@ struct ClientReport {
     status: Status,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     servers: Vec<ServerSummary>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    staying: Vec<StayingServer>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     variables: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,6 +218,12 @@ impl InitCommand {
                 server.name, server.at
             )))?;
         }
+        for StayingServer { name, reason } in &report.staying {
+            output::answer(output::line(format!("  {name} stays: {reason}")))?;
+        }
+        for warning in &report.warnings {
+            output::answer(output::line(format!("  warning: {warning}")))?;
+        }
         if !report.variables.is_empty() {
             let names = report.variables.join(", ");
             output::answer(output::line(format!(
@@ -315,6 +325,8 @@ impl ClientReport {
             file: printable(&place.file),
             status: Status::NoServers,
             servers: Vec::new(),
+            staying: Vec::new(),
+            warnings: Vec::new(),
             variables: Vec::new(),
             upstreams: None,
             entry: None,
@@ -356,6 +368,8 @@ fn plan(
     report.upstreams = Some(path.to_owned());
     report.entry = Some(entry);
     report.servers = servers.summaries;
+    report.staying = servers.staying;
+    report.warnings = servers.warnings;
     report.variables = servers.variables.into_iter().collect();
     Ok(Some(PlannedChange::Write {
         file,

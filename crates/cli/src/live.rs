@@ -1,5 +1,6 @@
 //! Tools of MCP servers, listed once per run and cached for an hour.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::{heading, output};
 
 /// The age up to which cached tools are used without asking their server.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// The largest size of a file of variables, in bytes.
+const MAX_VARIABLES_BYTES: u64 = 1 << 20;
 /// The largest number of servers that are asked at the same time.
 const MAX_CONCURRENT: usize = 16;
 
@@ -50,6 +53,19 @@ pub(super) struct ServerAnswers {
     pub(super) missing: Vec<String>,
 }
 
+/// Reads a file of variables that a configuration names.
+fn read_variables(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    let length = file
+        .take(MAX_VARIABLES_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if length as u64 > MAX_VARIABLES_BYTES {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
 /// Parses a configuration file.
 pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configuration> {
     let variable = |name: &str| std::env::var(name).ok();
@@ -64,6 +80,7 @@ pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configura
         &ConfigEnvironment {
             variable: &variable,
             folder: &folder,
+            read: &read_variables,
         },
     )
     .with_context(|| format!("cannot read the configuration {}", path.display()))
@@ -92,6 +109,7 @@ impl LiveArgs {
         answers
             .missing
             .extend(configuration.faults.iter().map(ToString::to_string));
+        output::warnings(&configuration.warnings, "");
         if !configuration.disabled.is_empty() {
             output::note(format!("disabled: {}", configuration.disabled.join(", ")));
         }

@@ -210,6 +210,7 @@ fn configuration(
     }
     let configuration = servers.configuration()?;
     output::warnings(&configuration.faults, "");
+    output::warnings(&configuration.warnings, "");
     Ok(configuration)
 }
 

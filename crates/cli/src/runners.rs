@@ -135,6 +135,7 @@ mod tests {
                 name: name.to_owned(),
                 transport: way,
                 tools: ToolFilter::default(),
+                call_timeout: None,
             },
             CatalogFile::from_server(name, &[tool]),
         )

@@ -53,6 +53,7 @@ impl ServerArgs {
             configuration.servers.extend(file.servers);
             configuration.disabled.extend(file.disabled);
             configuration.faults.extend(file.faults);
+            configuration.warnings.extend(file.warnings);
         }
         Ok(configuration)
     }
@@ -114,6 +115,7 @@ impl ServerArgs {
             name: self.source.clone().unwrap_or_else(|| name.to_owned()),
             transport: way,
             tools: ToolFilter::default(),
+            call_timeout: None,
         }
     }
 }

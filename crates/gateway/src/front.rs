@@ -11,12 +11,12 @@ use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::accounts::MergedTool;
-use crate::hub::ServerDown;
 pub(crate) use crate::naming::{CALL, DESCRIBE, SEARCH};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance::{self, Search};
+use crate::upstream::ServerDown;
 
 /// The default and the largest number of tools that a search returns.
 const DEFAULT_LIMIT: usize = 8;

@@ -132,7 +132,7 @@ fn plan_upstreams(
             left_out.insert(name);
             continue;
         }
-        let rules = settings.upstream(&name);
+        let rules = settings.rules_of(&server);
         if planned.insert(name.clone(), (server, rules)).is_some() {
             return Err(refuse("two servers have this name; rename one of them"));
         }

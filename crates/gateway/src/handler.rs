@@ -30,7 +30,7 @@ use crate::api_keys::RequestIdentity;
 use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
-use crate::hub::{Hub, ServerDown};
+use crate::hub::Hub;
 use crate::journal::{RequestRoute, SelectionEvent};
 use crate::metrics::GatewayEvent;
 use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
@@ -40,7 +40,7 @@ use crate::sessions::{self, SessionTools, Sessions};
 use crate::settings::{Mode, NameStyle, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
-use crate::upstream::Owner;
+use crate::upstream::{Owner, ServerDown};
 
 /// The most tools that a dynamic list adds.
 const MAX_JOINED: usize = 64;

@@ -8,7 +8,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::{Access, Catalog};
 use picktools_state::StateStore;
-use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -21,34 +20,10 @@ use crate::refusal::{Code, Refusal};
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
-use crate::upstream::{Environment, Owner, Upstream};
+use crate::upstream::{Environment, Owner, ServerDown, Upstream};
 
 /// The most servers that the instructions name.
 const MAX_NAMED: usize = 20;
-
-/// A server that cannot be used.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct ServerDown {
-    pub(crate) server: String,
-    /// The reason.
-    pub(crate) why: String,
-    /// The time since when, in seconds since 1970.
-    since: u64,
-}
-
-impl ServerDown {
-    /// Returns `true` if a name is that of a tool of this server.
-    pub(crate) fn may_have(&self, tool_name: &str) -> bool {
-        let (server, name) = (self.server.to_lowercase(), tool_name.to_lowercase());
-        let rest = name.strip_prefix(&server);
-        rest.is_some_and(|rest| rest.starts_with(['/', '.', ':']) || rest.starts_with("__"))
-    }
-
-    pub(crate) fn refusal(&self) -> Refusal {
-        let message = format!("the server {:?} cannot be used: {}", self.server, self.why);
-        Refusal::new(Code::UpstreamDown, message)
-    }
-}
 
 /// The state that all clients of a gateway share.
 pub struct Hub {
@@ -103,14 +78,8 @@ impl Hub {
             let server = &upstream.server.name;
             let is_allowed =
                 access.allow_sources.is_empty() || access.allow_sources.contains(server);
-            if is_allowed
-                && !access.deny_sources.contains(server)
-                && let Some((why, since)) = upstream.down()
-            {
-                let server = server.clone();
-                // What the server wrote is for the log, not for a model.
-                let why = why.lines().next().unwrap_or_default().to_owned();
-                down.push(ServerDown { server, why, since });
+            if is_allowed && !access.deny_sources.contains(server) {
+                down.extend(upstream.server_down());
             }
         }
         down

@@ -34,6 +34,8 @@ const BUSY_TIME: Duration = Duration::from_secs(5);
 const DECISION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that a client has to accept a notification, and that a failed connection has to end.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Progress prolongs a call, up to this multiple of its time.
+const MAX_PROLONGATION: u32 = 10;
 /// The time that a person has to confirm a call while its request waits.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 /// The most characters of an upstream's error message, question or progress message.
@@ -62,7 +64,9 @@ pub(crate) struct RelayedCall<'a> {
 impl RelayedCall<'_> {
     /// Runs the call.
     pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
-        let deadline = Instant::now() + self.upstream.rules.call_time();
+        let started = Instant::now();
+        let call_time = self.upstream.rules.call_time();
+        let mut deadline = started + call_time;
         let cancelled = || Refusal::new(Code::Cancelled, "the call was cancelled");
         let lease_request = self.upstream.lease(
             self.owner,
@@ -82,13 +86,10 @@ impl RelayedCall<'_> {
             params.input_responses = Some(self.input_answers.answers.clone());
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let (event_sender, wants_progress) =
-            (lease.event_sender.clone(), self.progress_token().is_some());
+        let event_sender = lease.event_sender.clone();
         let on_notification = move |notification: RequestUpdate| {
-            if wants_progress || !matches!(notification, RequestUpdate::Progress(_)) {
-                // A slow reader misses messages.
-                drop(event_sender.try_send(UpstreamEvent::Notification(notification)));
-            }
+            // A slow reader misses messages.
+            drop(event_sender.try_send(UpstreamEvent::Notification(notification)));
         };
         let options = PeerRequestOptions::no_options().with_meta(self.forwarded_meta());
         let running_call = match lease
@@ -106,6 +107,12 @@ impl RelayedCall<'_> {
                 biased;
                 () = cancelled_by(self.context) => return Err(cancelled()),
                 Some(event) = lease.events.recv() => {
+                    if let UpstreamEvent::Notification(RequestUpdate::Progress(progress)) = &event
+                        && progress.progress > last_progress
+                    {
+                        deadline = (Instant::now() + call_time)
+                            .min(started + call_time * MAX_PROLONGATION);
+                    }
                     self.forward(event, &mut last_progress, deadline).await;
                 }
                 answer = &mut answer => break answer,
@@ -113,7 +120,7 @@ impl RelayedCall<'_> {
                     let message = format!(
                         "{} did not answer within {} s; the call was given up, and may have had \
                          an effect",
-                        self.upstream.display_name(), self.upstream.rules.call_s
+                        self.upstream.display_name(), started.elapsed().as_secs()
                     );
                     return Err(Refusal::new(Code::TimedOut, message));
                 }
@@ -197,11 +204,11 @@ impl RelayedCall<'_> {
                 if !has_increased {
                     return;
                 }
+                *last_progress = progress.progress;
                 let Some(token) = self.progress_token() else {
                     return;
                 };
                 let Some(context) = self.context else { return };
-                *last_progress = progress.progress;
                 let mut forwarded = ProgressNotificationParam::new(token, progress.progress);
                 forwarded.total = progress.total;
                 forwarded.message = progress

@@ -9,6 +9,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
+use picktools_import::mcp::Server;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -467,6 +468,23 @@ impl Settings {
             .try_for_each(AuditSettings::check)
             .map_err(SettingsError)?;
         self.proxy.check().map_err(SettingsError)
+    }
+
+    /// Returns the complete settings of a server, whose own configuration may name the time for a
+    /// call.
+    pub(crate) fn rules_of(&self, server: &Server) -> UpstreamRules {
+        let mut rules = self.upstream(&server.name);
+        let sets_time = |name| {
+            let settings: Option<&UpstreamSettings> = self.upstreams.get(name);
+            settings.is_some_and(|settings| settings.call_s.is_some())
+        };
+        if let Some(time) = server.call_timeout
+            && !sets_time(server.name.as_str())
+            && !sets_time(ALL)
+        {
+            rules.call_s = (time + Duration::from_millis(999)).as_secs();
+        }
+        rules
     }
 
     /// Returns the complete settings of an upstream.

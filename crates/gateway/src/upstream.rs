@@ -14,6 +14,7 @@ use picktools_state::keys::now;
 use picktools_state::lock;
 use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
+use serde::Serialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
@@ -89,6 +90,30 @@ pub struct UpstreamListing {
     pub(crate) listing: Result<Listing, String>,
     /// `true` if the upstream was asked; `false` for a cached listing.
     pub(crate) is_live: bool,
+}
+
+/// A server that cannot be used.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ServerDown {
+    pub(crate) server: String,
+    /// The reason.
+    pub(crate) why: String,
+    /// The time since when, in seconds since 1970.
+    pub(crate) since: u64,
+}
+
+impl ServerDown {
+    /// Returns `true` if a name is that of a tool of this server.
+    pub(crate) fn may_have(&self, tool_name: &str) -> bool {
+        let (server, name) = (self.server.to_lowercase(), tool_name.to_lowercase());
+        let rest = name.strip_prefix(&server);
+        rest.is_some_and(|rest| rest.starts_with(['/', '.', ':']) || rest.starts_with("__"))
+    }
+
+    pub(crate) fn refusal(&self) -> Refusal {
+        let message = format!("the server {:?} cannot be used: {}", self.server, self.why);
+        Refusal::new(Code::UpstreamDown, message)
+    }
 }
 
 /// A server behind the gateway.
@@ -222,12 +247,19 @@ impl Upstream {
 
     /// Returns the reason why it is unreachable, or `None`.
     pub fn down_reason(&self) -> Option<String> {
-        Some(self.down()?.0)
+        let (reason, _) = lock(&self.health).down.clone()?;
+        Some(reason)
     }
 
-    /// Returns the reason why it is unreachable, and since when, in seconds since 1970.
-    pub(crate) fn down(&self) -> Option<(String, u64)> {
-        lock(&self.health).down.clone()
+    /// Returns what a model may know if it cannot be used.
+    pub(crate) fn server_down(&self) -> Option<ServerDown> {
+        let (reason, since) = lock(&self.health).down.clone()?;
+        Some(ServerDown {
+            server: self.server.name.clone(),
+            // What the server wrote is for the log.
+            why: reason.lines().next().unwrap_or_default().to_owned(),
+            since,
+        })
     }
 
     /// Records the reason why it is unreachable, or that it is reachable. A change is logged.

@@ -30,6 +30,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
             name: "up".to_owned(),
             transport,
             tools: ToolFilter::default(),
+            call_timeout: None,
         }],
         settings: Settings::parse(r#"{"mode": "search"}"#).expect("settings"),
         catalog: None,
@@ -63,6 +64,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
             credentials: None,
         },
         tools: ToolFilter::default(),
+        call_timeout: None,
     };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
     let client = Connection::open(

@@ -3,6 +3,7 @@
 //! This crate only parses text. It starts no process and opens no connection.
 
 pub mod mcp;
+mod members;
 pub mod openapi;
 mod tool_filter;
 

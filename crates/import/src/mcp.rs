@@ -19,6 +19,7 @@
 //! let environment = ConfigEnvironment {
 //!     variable: &|name| (name == "KEY").then(|| "secret".to_owned()),
 //!     folder: Path::new(""),
+//!     read: &|path| std::fs::read_to_string(path),
 //! };
 //! let configuration = mcp::parse_configuration(text, &environment)?;
 //! let ServerTransport::Http { headers, .. } = &configuration.servers[0].transport else {
@@ -31,6 +32,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
@@ -41,6 +43,7 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::Json;
 use picktools::schema::kind;
 
+use crate::members::{call_timeout, parse_env_file, refuse_unsupported, unknown};
 pub use crate::tool_filter::ToolFilter;
 
 /// JSON pointers to the members of a file that may contain its servers.
@@ -66,6 +69,8 @@ pub struct Configuration {
     pub disabled: Vec<String>,
     /// The servers whose entries are invalid.
     pub faults: Vec<ServerFault>,
+    /// What the entries of valid servers say in vain.
+    pub warnings: Vec<ServerFault>,
 }
 
 /// An MCP server of a configuration file.
@@ -77,6 +82,8 @@ pub struct Server {
     pub transport: ServerTransport,
     /// The tools that the file allows.
     pub tools: ToolFilter,
+    /// The time for a call that the file names.
+    pub call_timeout: Option<Duration>,
 }
 
 /// The connection parameters of a server.
@@ -210,6 +217,8 @@ pub struct ConfigEnvironment<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The folder of the file.
     pub folder: &'a Path,
+    /// Reads a file that an entry names.
+    pub read: &'a dyn Fn(&Path) -> std::io::Result<String>,
 }
 
 /// Returns `true` if a text looks like a configuration file of MCP servers.
@@ -296,7 +305,21 @@ pub fn parse_configuration(
             continue;
         }
         match parse_server(name, server, environment) {
-            Ok(server) => configuration.servers.push(server),
+            Ok(parsed) => {
+                configuration.servers.push(parsed);
+                let members = server.as_object().into_iter();
+                let unknown = members.flat_map(|entry| unknown(entry, ToolFilter::is_member));
+                configuration
+                    .warnings
+                    .extend(unknown.map(|member| ServerFault {
+                        server: shown_name.clone(),
+                        message: format!(
+                            "the member {:?} is unknown and has no effect",
+                            marked(member, MAX_NAME_CHARS)
+                        ),
+                        remedy: "remove it, or check that the server works without it".to_owned(),
+                    }));
+            }
             Err(EntryProblem { message, remedy }) => configuration.faults.push(ServerFault {
                 server: shown_name,
                 message,
@@ -331,10 +354,12 @@ fn parse_server(
             "give an object with `command` or `url`",
         ));
     };
+    refuse_unsupported(members)?;
     Ok(Server {
         name: name.to_owned(),
         transport: parse_transport(members, environment)?,
         tools: ToolFilter::parse(members)?,
+        call_timeout: call_timeout(members)?,
     })
 }
 
@@ -346,7 +371,7 @@ fn parse_transport(
         .get("type")
         .or_else(|| members.get("transport"))
         .and_then(Value::as_str);
-    if transport_type == Some("sse") {
+    if transport_type.is_some_and(|name| name.eq_ignore_ascii_case("sse")) {
         return Err(problem(
             "the entry uses the HTTP+SSE transport, which MCP replaced in 2025",
             "give the server's streamable HTTP URL, with `\"type\": \"http\"`",
@@ -375,7 +400,7 @@ fn parse_transport(
                     "give a URL that starts with https:// or http://",
                 ));
             }
-            let headers = parse_string_map(members, "headers", environment)?;
+            let headers = parse_headers(members, environment)?;
             let credentials = credentials(members, environment)?;
             if credentials.is_some()
                 && headers
@@ -394,6 +419,34 @@ fn parse_transport(
             })
         }
     }
+}
+
+/// Reads the headers, and the variable with a bearer token.
+fn parse_headers(
+    members: &Map<String, Value>,
+    environment: &ConfigEnvironment<'_>,
+) -> Result<BTreeMap<String, String>, EntryProblem> {
+    let mut headers = BTreeMap::new();
+    for member in ["headers", "http_headers", "httpHeaders"] {
+        headers.extend(parse_string_map(members, member, environment)?);
+    }
+    for member in ["bearer_token_env_var", "bearerTokenEnvVar"] {
+        let Some(name) = members.get(member).filter(|name| !name.is_null()) else {
+            continue;
+        };
+        let name = text(member, name)?;
+        let Some(token) = (environment.variable)(&name).filter(|token| !token.is_empty()) else {
+            return Err(problem(
+                format!(
+                    "the variable {:?} of `{member}` is not set",
+                    marked(&name, MAX_NAME_CHARS)
+                ),
+                "set it in the environment",
+            ));
+        };
+        headers.insert("Authorization".to_owned(), format!("Bearer {token}"));
+    }
+    Ok(headers)
 }
 
 fn credentials(
@@ -504,7 +557,10 @@ fn stdio(
         Some(Value::Array(arguments)) => {
             let mut expanded = Vec::with_capacity(arguments.len());
             for argument in arguments {
-                expanded.push(expand(&text("args", argument)?, environment)?);
+                expanded.push(match argument {
+                    Value::Number(_) | Value::Bool(_) => argument.to_string(),
+                    other => expand(&text("args", other)?, environment)?,
+                });
             }
             expanded
         }
@@ -517,18 +573,53 @@ fn stdio(
     };
     let folder = match members.get("cwd") {
         None | Some(Value::Null) => None,
-        Some(folder) => Some(
-            environment
-                .folder
-                .join(expand(&text("cwd", folder)?, environment)?),
-        ),
+        Some(folder) => Some(path("cwd", folder, environment)?),
     };
+    let mut variables = BTreeMap::new();
+    if let Some(file) = members.get("envFile").filter(|file| !file.is_null()) {
+        let file = path("envFile", file, environment)?;
+        let text = (environment.read)(&file).map_err(|error| {
+            problem(
+                format!("`envFile` {} cannot be read: {error}", file.display()),
+                "check its path",
+            )
+        })?;
+        let from_file = parse_env_file(&text).map_err(|error| {
+            problem(
+                format!("`envFile` {}: {error}", file.display()),
+                "write NAME=value on each line",
+            )
+        })?;
+        variables.extend(from_file);
+    }
+    variables.extend(parse_string_map(members, "env", environment)?);
     Ok(ServerTransport::Stdio {
         command,
         arguments,
-        variables: parse_string_map(members, "env", environment)?,
+        variables,
         folder,
     })
+}
+
+/// Reads a path. A `~` at its start is the home folder, and others are relative to the folder of the
+/// file.
+fn path(
+    key: &str,
+    value: &Value,
+    environment: &ConfigEnvironment<'_>,
+) -> Result<PathBuf, EntryProblem> {
+    let text = expand(&text(key, value)?, environment)?;
+    let variable = |name: &str| (environment.variable)(name);
+    let below_home = match text.strip_prefix('~') {
+        Some("") => Some(""),
+        Some(rest) => rest.strip_prefix(['/', '\\']),
+        None => None,
+    };
+    let home = below_home.and_then(|_| variable("HOME").or_else(|| variable("USERPROFILE")));
+    match (below_home, home) {
+        (Some(rest), Some(home)) => Ok(Path::new(&home).join(rest)),
+        _ => Ok(environment.folder.join(text)),
+    }
 }
 
 fn text(key: &str, value: &Value) -> Result<String, EntryProblem> {

@@ -122,6 +122,14 @@ impl ToolFilter {
         });
     }
 
+    /// Returns `true` if a member of an entry is one of the filter, or restricts nothing here.
+    pub(crate) fn is_member(member: &str) -> bool {
+        member == "tools"
+            || ALLOWED.contains(&member)
+            || FORBIDDEN.contains(&member)
+            || HARMLESS.contains(&member)
+    }
+
     /// Reads the filter of a server's entry.
     pub(crate) fn parse(entry: &Map<String, Value>) -> Result<Self, EntryProblem> {
         let mut filter = Self::default();

@@ -52,6 +52,7 @@ async fn open(url: String) -> Result<Connection, String> {
         name: "test".to_owned(),
         transport,
         tools: ToolFilter::default(),
+        call_timeout: None,
     };
     let deadline = Instant::now() + Duration::from_secs(30);
     Connection::open(

@@ -67,6 +67,7 @@ type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 ///     name: "wiki".to_owned(),
 ///     transport,
 ///     tools: ToolFilter::default(),
+///     call_timeout: None,
 /// }));
 /// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
 /// ```

@@ -9,8 +9,9 @@ use std::path::Path;
 use anyhow::{anyhow, bail, ensure};
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::{CollectOptions, ParseOptions};
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_import::mcp;
-use picktools_import::mcp::{ConfigEnvironment, McpConfigError};
+use picktools_import::mcp::{ConfigEnvironment, Configuration, McpConfigError, ServerFault};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -39,9 +40,24 @@ pub(super) enum ClientSetup {
 pub(super) struct ServerBlock {
     /// The position of their object in the text.
     range: Range<usize>,
+    /// The positions of the entries that move.
+    moving: Vec<Range<usize>>,
     pub(super) summaries: Vec<ServerSummary>,
-    /// The variables that the servers refer to.
+    /// The positions of the entries that stay.
+    kept: Vec<Range<usize>>,
+    pub(super) staying: Vec<StayingServer>,
+    /// What the moving entries say in vain.
+    pub(super) warnings: Vec<String>,
+    /// The variables that the moving servers refer to.
     pub(super) variables: BTreeSet<String>,
+}
+
+/// A server that stays in the client's file, because the gateway could not run it as the client
+/// does.
+#[derive(Debug, Serialize)]
+pub(super) struct StayingServer {
+    pub(super) name: String,
+    pub(super) reason: String,
 }
 
 /// The summary of a server, without secrets: no arguments, variables or headers. Of an address it
@@ -104,36 +120,89 @@ pub(super) fn find(
              with --undo first"
         );
     }
-    let verbatim = &text[servers.range.start..servers.range.end];
-    let variables = check(verbatim, client)?;
-    if scope == Scope::User {
-        for server in &servers.properties {
-            check_absolute(server, text)?;
+    let slice = |range: &jsonc_parser::common::Range| &text[range.start..range.end];
+    let (faults, _, _) = check(slice(&servers.range))?;
+    let mut block = ServerBlock {
+        range: mark + servers.range.start..mark + servers.range.end,
+        moving: Vec::new(),
+        summaries: Vec::new(),
+        kept: Vec::new(),
+        staying: Vec::new(),
+        warnings: Vec::new(),
+        variables: BTreeSet::new(),
+    };
+    let mut moving_texts = Vec::new();
+    for server in &servers.properties {
+        let name = server.name.as_str();
+        let shown = marked(name, MAX_NAME_CHARS);
+        let fault = faults.iter().find(|fault| fault.server == shown);
+        let reason = match fault {
+            Some(fault) => Some(format!("{}; {}", fault.message, fault.remedy)),
+            None if scope == Scope::User => relative_member(server, text),
+            None => None,
+        };
+        let reason = reason.or_else(|| difference(server, slice(&server.range), client));
+        let range = mark + server.range.start..mark + server.range.end;
+        match reason {
+            Some(reason) => {
+                block.kept.push(range);
+                let name = shown.into_owned();
+                block.staying.push(StayingServer { name, reason });
+            }
+            None => {
+                block.moving.push(range);
+                block.summaries.push(summarize(server));
+                moving_texts.push(slice(&server.range));
+            }
         }
     }
-    Ok(ClientSetup::Servers(ServerBlock {
-        range: mark + servers.range.start..mark + servers.range.end,
-        summaries: servers.properties.iter().map(summarize).collect(),
-        variables,
-    }))
+    if block.moving.is_empty() {
+        let reasons: Vec<String> = block
+            .staying
+            .iter()
+            .map(|server| format!("{}: {}", server.name, server.reason))
+            .collect();
+        bail!(
+            "no server can move behind the gateway: {}",
+            reasons.join("; ")
+        );
+    }
+    let (_, warnings, variables) = check(&format!("{{{}}}", moving_texts.join(", ")))?;
+    block.warnings = warnings.iter().map(ToString::to_string).collect();
+    block.variables = variables;
+    Ok(ClientSetup::Servers(block))
 }
 
 impl ServerBlock {
-    /// Returns the file that the gateway reads: the unchanged text of the servers, with comments
-    /// and names of variables.
+    /// Returns the file that the gateway reads: the unchanged text of the moving servers, with names
+    /// of variables.
     pub(super) fn upstreams(&self, text: &str, client: &McpClient) -> String {
-        format!("{{\"{}\": {}}}\n", client.member, &text[self.range.clone()])
+        if self.kept.is_empty() {
+            return format!("{{\"{}\": {}}}\n", client.member, &text[self.range.clone()]);
+        }
+        let entries: Vec<&str> = self
+            .moving
+            .iter()
+            .map(|range| &text[range.clone()])
+            .collect();
+        format!(
+            "{{\"{}\": {{\n  {}\n}}}}\n",
+            client.member,
+            entries.join(",\n  ")
+        )
     }
 
-    /// Returns the client's file with the gateway's entry in place of the servers.
+    /// Returns the client's file with the gateway's entry in place of the moving servers.
     pub(super) fn replaced(&self, text: &str, entry: &Value) -> String {
         let (before, servers, after) = (
             &text[..self.range.start],
             &text[self.range.clone()],
             &text[self.range.end..],
         );
+        let mut entries = vec![format!("\"{ENTRY}\": {entry}")];
+        entries.extend(self.kept.iter().map(|range| text[range.clone()].to_owned()));
         if !servers.contains('\n') {
-            return format!("{before}{{\"{ENTRY}\": {entry}}}{after}");
+            return format!("{before}{{{}}}{after}", entries.join(", "));
         }
         let end = if servers.contains("\r\n") {
             "\r\n"
@@ -147,7 +216,8 @@ impl ServerBlock {
             .collect();
         // The members of the top-level object are indented by one step.
         let step = if outer.is_empty() { "  " } else { &outer };
-        format!("{before}{{{end}{outer}{step}\"{ENTRY}\": {entry}{end}{outer}}}{after}")
+        let entries = entries.join(&format!(",{end}{outer}{step}"));
+        format!("{before}{{{end}{outer}{step}{entries}{end}{outer}}}{after}")
     }
 }
 
@@ -195,9 +265,9 @@ fn is_gateway(entry: &ObjectProp<'_>) -> bool {
             .all(|&one| arguments.next() == Some(Some(one)))
 }
 
-/// Checks that the gateway could reach each server that the client reaches. Returns the variables
-/// that the servers refer to.
-fn check(servers: &str, client: &McpClient) -> anyhow::Result<BTreeSet<String>> {
+/// Reads the servers as the gateway would. Returns the servers that it could not run, what it would
+/// ignore, and the variables that the servers refer to.
+fn check(servers: &str) -> anyhow::Result<(Vec<ServerFault>, Vec<ServerFault>, BTreeSet<String>)> {
     let variables = RefCell::new(BTreeSet::new());
     let variable = |name: &str| {
         let is_name =
@@ -211,32 +281,53 @@ fn check(servers: &str, client: &McpClient) -> anyhow::Result<BTreeSet<String>> 
     let surroundings = ConfigEnvironment {
         variable: &variable,
         folder: Path::new(""),
+        read: &|_| Ok(String::new()),
     };
-    let configuration =
-        mcp::parse_configuration(&format!("{{\"mcpServers\": {servers}}}"), &surroundings)
-            .map_err(|error| match error {
-                McpConfigError::Syntax(error) => anyhow!("invalid JSON: {error}"),
-                other => other.into(),
-            })?;
-    if let Some(fault) = configuration.faults.first() {
-        bail!("the gateway could not reach the server {fault}");
-    }
-    let is_dollar_name = |(at, _): (usize, &str)| {
-        servers[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-    };
-    if client.name == GEMINI.name && servers.match_indices('$').any(is_dollar_name) {
-        bail!(
-            "the form $KEY of a variable works only in {}; write ${{KEY}}",
-            client.title
-        );
-    }
-    Ok(variables.into_inner())
+    let Configuration {
+        faults, warnings, ..
+    } = mcp::parse_configuration(&format!("{{\"mcpServers\": {servers}}}"), &surroundings)
+        .map_err(|error| match error {
+            McpConfigError::Syntax(error) => anyhow!("invalid JSON: {error}"),
+            other => other.into(),
+        })?;
+    Ok((faults, warnings, variables.into_inner()))
 }
 
-/// Checks that a server of a user's file does not depend on the folder of the file, which changes.
-fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
+/// Returns what Gemini CLI reads in another way than the gateway does.
+fn difference(server: &ObjectProp<'_>, text: &str, client: &McpClient) -> Option<String> {
+    if client.name != GEMINI.name {
+        return None;
+    }
+    let is_dollar_name = |(at, _): (usize, &str)| {
+        text[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    };
+    if text.match_indices('$').any(is_dollar_name) {
+        return Some(format!(
+            "the form $KEY of a variable works only in {}; write ${{KEY}}",
+            client.title
+        ));
+    }
     let Node::Object(members) = &server.value else {
-        return Ok(());
+        return None;
+    };
+    let is_sse = members.get_string("url").is_some()
+        && members.get_string("httpUrl").is_none()
+        && members
+            .get_string("type")
+            .is_none_or(|name| name.value != "http");
+    is_sse.then(|| {
+        format!(
+            "`url` is an address of HTTP+SSE in {}, which MCP replaced in 2025; give the server's \
+             streamable HTTP URL as `httpUrl`",
+            client.title
+        )
+    })
+}
+
+/// Names the member of a user's server that depends on the folder of the file, which changes.
+fn relative_member(server: &ObjectProp<'_>, text: &str) -> Option<String> {
+    let Node::Object(members) = &server.value else {
+        return None;
     };
     let is_relative =
         |value: &str| !(Path::new(value).is_absolute() || value.starts_with(['~', '$', '/']));
@@ -244,6 +335,8 @@ fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
     let server_text = &text[members.range.start..members.range.end];
     let member = if value("cwd").is_some_and(is_relative) {
         "`cwd`"
+    } else if value("envFile").is_some_and(is_relative) {
+        "`envFile`"
     } else if value("command")
         .is_some_and(|command| command.contains(['/', '\\']) && is_relative(command))
     {
@@ -254,12 +347,11 @@ fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
     {
         "`${workspaceFolder}`"
     } else {
-        return Ok(());
+        return None;
     };
-    bail!(
-        "{}: {member} would change its meaning in another folder; write an absolute path",
-        server.name.as_str()
-    );
+    Some(format!(
+        "{member} would change its meaning in another folder; write an absolute path"
+    ))
 }
 
 fn summarize(server: &ObjectProp<'_>) -> ServerSummary {

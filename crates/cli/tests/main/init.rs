@@ -148,6 +148,53 @@ fn init_moves_servers_verbatim_and_keeps_other_bytes() {
 }
 
 #[test]
+fn init_moves_what_it_can_and_names_what_stays() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.cursor/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"mail\": {\"command\": \"mail\", \"proxyy\": 1},\n    \
+         \"old\": {\"type\": \"sse\", \"url\": \"https://old.example/sse\"},\n    \
+         \"login\": {\"url\": \"https://login.example/mcp\", \"auth\": {\"CLIENT_ID\": \"a\"}},\n    \
+         \"near\": {\"command\": \"./near\"},\n    \"asks\": {\"command\": \"asks\", \"env\": \
+         {\"KEY\": \"${input:key}\"}}\n  }\n}\n",
+    );
+    let (report, code) = machine.json(&["--yes"]);
+    assert_eq!(code, Some(0), "{report}");
+    let file = &report["files"][0];
+    assert_eq!(file["servers"][0]["name"], "mail");
+    let staying: Vec<&str> = file["staying"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|server| server["name"].as_str())
+        .collect();
+    assert_eq!(staying, ["old", "login", "near", "asks"], "{file}");
+    assert!(
+        file["warnings"][0]
+            .as_str()
+            .is_some_and(|text| text.contains("proxyy")),
+        "{file}"
+    );
+    let written = parsed(&machine.read("home/.cursor/mcp.json"));
+    let left = written["mcpServers"].as_object().expect("servers");
+    assert_eq!(
+        left.keys().collect::<Vec<_>>(),
+        ["picktools", "old", "login", "near", "asks"]
+    );
+    assert_eq!(
+        left["picktools"],
+        entry(&machine, "data/upstreams/cursor.json")
+    );
+    let moved = parsed(&machine.read("data/upstreams/cursor.json"));
+    assert_eq!(
+        moved["mcpServers"],
+        json!({"mail": {"command": "mail", "proxyy": 1}})
+    );
+    let (report, _) = machine.json(&["--undo", "--yes"]);
+    assert_eq!(report["files"][0]["status"], "restored", "{report}");
+}
+
+#[test]
 fn init_keeps_a_file_on_one_line() {
     let machine = Machine::new();
     machine.write(

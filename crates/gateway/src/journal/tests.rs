@@ -35,6 +35,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
         name: "up".to_owned(),
         transport,
         tools: picktools_import::mcp::ToolFilter::default(),
+        call_timeout: None,
     };
     let rules = settings.upstream("up");
     let upstream_tools = [UpstreamTools {

@@ -49,6 +49,7 @@ impl TestGateway {
             name: "up".to_owned(),
             transport,
             tools: ToolFilter::default(),
+            call_timeout: None,
         }
     }
 

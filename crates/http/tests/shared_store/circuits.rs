@@ -35,6 +35,7 @@ async fn open_circuit_of_a_gateway_applies_to_the_others() {
             name: "broken".to_owned(),
             transport,
             tools: ToolFilter::default(),
+            call_timeout: None,
         }]
     };
     let start = async |tenant: &str| {

@@ -52,6 +52,7 @@ impl SharedGateway {
             name: "up".to_owned(),
             transport,
             tools: ToolFilter::default(),
+            call_timeout: None,
         }];
         Self::with_servers(servers, folder, url, tenant, settings).await
     }
@@ -126,6 +127,7 @@ impl SharedGateway {
             name: "gateway".to_owned(),
             transport,
             tools: ToolFilter::default(),
+            call_timeout: None,
         };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
         let connection = Connection::open(

@@ -1,6 +1,7 @@
 //! Configuration files of MCP servers from several editors.
 
 use std::path::Path;
+use std::time::Duration;
 
 use picktools_import::mcp;
 use picktools_import::mcp::{
@@ -20,6 +21,13 @@ fn parse(text: &str) -> Result<Configuration, McpConfigError> {
         &ConfigEnvironment {
             variable: &variable,
             folder: Path::new("/work/project/.cursor"),
+            read: &|path| match path.to_str() {
+                Some("/work/project/.cursor/keys.env") => {
+                    Ok("KEY=of the file\nOTHER=1\n".to_owned())
+                }
+                Some("/home/ada/keys.env") => Ok("HOME_KEY=2\n".to_owned()),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
+            },
         },
     )
 }
@@ -297,6 +305,93 @@ fn incomplete_or_exposed_credentials_are_faults() {
             fault(&server).contains(needle),
             "{server}: {}",
             fault(&server)
+        );
+    }
+}
+
+#[test]
+fn members_of_other_clients_are_honoured() {
+    let servers = servers(
+        r#"{"mcpServers": {
+            "program": {"command": "run", "args": ["--port", 8080, true], "cwd": "~/data",
+                        "envFile": "keys.env", "env": {"KEY": "own"}, "timeout": 600000},
+            "home": {"command": "run", "envFile": "~/keys.env"},
+            "site": {"type": "HTTP", "url": "https://a.example/mcp", "http_headers": {"X-A": "1"},
+                     "bearer_token_env_var": "KEY", "tool_timeout_sec": 5}}}"#,
+    );
+    let ServerTransport::Stdio {
+        arguments,
+        variables,
+        folder,
+        ..
+    } = &servers[0].transport
+    else {
+        panic!("{servers:?}")
+    };
+    assert_eq!(arguments, &["--port", "8080", "true"]);
+    assert_eq!(folder.as_deref(), Some(Path::new("/home/ada/data")));
+    assert_eq!(
+        (variables["KEY"].as_str(), variables["OTHER"].as_str()),
+        ("own", "1"),
+        "`env` comes before `envFile`"
+    );
+    assert_eq!(servers[0].call_timeout, Some(Duration::from_secs(600)));
+    let ServerTransport::Stdio { variables, .. } = &servers[1].transport else {
+        panic!("{servers:?}")
+    };
+    assert_eq!(variables["HOME_KEY"], "2");
+    let ServerTransport::Http { headers, .. } = &servers[2].transport else {
+        panic!("{servers:?}")
+    };
+    assert_eq!(
+        (headers["X-A"].as_str(), headers["Authorization"].as_str()),
+        ("1", "Bearer s3cret")
+    );
+    assert_eq!(servers[2].call_timeout, Some(Duration::from_secs(5)));
+}
+
+#[test]
+fn unknown_member_is_a_warning_and_an_unsupported_one_a_fault() {
+    let configuration = parse(
+        r#"{"mcpServers": {
+            "odd": {"command": "run", "proxyy": "x", "description": "harmless"},
+            "login": {"url": "https://a.example/mcp", "oauth": {"scopes": ["a"]}},
+            "fine": {"command": "run", "disabledTools": ["wipe"], "alwaysAllow": ["read"]}}}"#,
+    )
+    .expect("it is a configuration");
+    let names: Vec<&str> = configuration
+        .servers
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    assert_eq!(names, ["odd", "fine"]);
+    let warnings: Vec<String> = configuration
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        matches!(&warnings[..], [one] if one.contains("odd") && one.contains("\"proxyy\"")),
+        "{warnings:?}"
+    );
+    let said = configuration.faults[0].to_string();
+    assert!(said.contains("login") && said.contains("`oauth`"), "{said}");
+    for (server, needle) in [
+        (
+            r#"{"command": "run", "envFile": "missing.env"}"#,
+            "`envFile`",
+        ),
+        (
+            r#"{"url": "https://a.example", "bearer_token_env_var": "UNSET"}"#,
+            "\"UNSET\"",
+        ),
+        (r#"{"command": "run", "timeout": "soon"}"#, "`timeout`"),
+        (r#"{"url": "https://a.example", "type": "SSE"}"#, "HTTP+SSE"),
+    ] {
+        assert!(
+            fault(server).contains(needle),
+            "{server}: {}",
+            fault(server)
         );
     }
 }

@@ -43,6 +43,7 @@ fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
         name: "tools".to_owned(),
         transport: way,
         tools: ToolFilter::default(),
+        call_timeout: None,
     });
     // The library does not read the environment; the test does.
     Arc::new(server.environment(|name| std::env::var_os(name)))
@@ -457,6 +458,7 @@ async fn http_server_tools_run_again_after_a_restart() {
         name: "everything".to_owned(),
         transport: way,
         tools: ToolFilter::default(),
+        call_timeout: None,
     }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));

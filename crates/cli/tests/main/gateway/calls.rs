@@ -202,6 +202,21 @@ fn results_are_passed_unchanged() {
 }
 
 #[test]
+fn progress_prolongs_a_call_up_to_a_limit() {
+    let place = Place::with(&json!({"up": upstream()}));
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"call_s": 1}}}),
+    );
+    let mut client = place.client(&json!({}));
+    let long = client.run("up__progress", json!({"steps": 5, "pause": 0.5}));
+    assert_eq!(said(&long), "done");
+    let endless = client.run("up__progress", json!({"steps": 60, "pause": 0.5}));
+    assert_eq!(code(&endless), "timed_out");
+    assert!(said(&endless).contains("within 10 s"), "{endless}");
+}
+
+#[test]
 fn failing_upstream_fails_only_its_own_call() {
     let place = Place::faulty();
     place.write(
@@ -294,15 +309,42 @@ fn unavailable_upstream_is_reported_and_others_work() {
         said(&client.run("up__echo", json!({"text": "here"}))),
         "here"
     );
+    for name in ["gone__anything", "dies__anything"] {
+        assert_eq!(
+            code(&client.run(name, json!({}))),
+            "upstream_down",
+            "{name}"
+        );
+    }
     assert_eq!(
-        code(&client.run("gone__anything", json!({}))),
+        code(&client.run("nowhere__anything", json!({}))),
         "unknown_tool"
     );
+    let down = client.search("sum of two numbers")["servers_down"].clone();
+    assert_eq!(
+        (&down[0]["server"], &down[1]["server"]),
+        (&json!("dies"), &json!("gone"))
+    );
+    assert_eq!(down[0]["why"], "it ended before it answered");
+    assert!(
+        down[1]["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("cannot be started")),
+        "{down}"
+    );
+    assert!(down[0]["since"].is_u64(), "{down}");
 
     let all_down = Place::with(&json!({"gone": {"command": "no-such-program-here"}}));
     let mut client = all_down.client(&json!({}));
     assert_eq!(client.listed().len(), 3);
-    assert_eq!(client.search("anything")["tools"], json!([]));
+    let found = client.search("anything");
+    assert_eq!(found["tools"], json!([]));
+    assert!(
+        found["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("servers_down")),
+        "{found}"
+    );
     let none = Place::with(&json!({}));
     let mut client = none.client(&json!({}));
     assert_eq!(client.search("anything")["total"], 0);
