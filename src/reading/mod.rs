@@ -166,7 +166,13 @@ mod tests {
                 "hello",
                 "What can I do?",
                 "make this picture smaller",
-                Request,
+                Related,
+            ),
+            (
+                "weather in Cork on saturday",
+                told,
+                "book a meeting room",
+                Related,
             ),
             (
                 "hello",

@@ -258,7 +258,7 @@ fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
     let level = if verbose {
         "picktools=debug"
     } else {
-        "error,picktools=warn,rmcp=off"
+        "error,picktools::gateway=warn,picktools::mcp=warn,picktools::store=warn,rmcp=off"
     };
     let filter = EnvFilter::try_from_env("PICKTOOLS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt::layer()

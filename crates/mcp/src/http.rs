@@ -296,14 +296,17 @@ impl HttpClient {
                 return Ok(StreamableHttpPostResponse::Json(answer, None));
             }
         }
-        if status == StatusCode::NOT_FOUND && post.session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
-        }
         let text = if is_text {
             String::from_utf8_lossy(&body)
         } else {
             "".into()
         };
+        // Some servers say so with the status 400.
+        let is_about_session = status == StatusCode::NOT_FOUND
+            || status == StatusCode::BAD_REQUEST && text.to_lowercase().contains("session");
+        if is_about_session && post.session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
         let reason = status_reason(status, target.as_ref(), &text);
         Ok(self.fail(post, reason, data))
     }

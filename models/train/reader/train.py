@@ -210,7 +210,7 @@ TURNS_C, CONTEXT_WEIGHT = 20.0, 2.0
 #: What an assistant says to somebody who asks for nothing yet.
 OPENINGS = ["", "Hello! How can I help you?", "Hi! What can I do for you today?", "You're welcome! Anything else?", "Great. What do you need?", "Hallo! Wie kann ich helfen?", "Bonjour ! Que puis-je faire pour vous ?", "¡Hola! ¿En qué puedo ayudarte?"]  # fmt: skip
 #: The number of composed turns of each kind.
-COMPOSED = 300
+COMPOSED = 150
 
 
 def after_small_talk(a):
@@ -222,10 +222,21 @@ def after_small_talk(a):
         yield from ((rng.choice(talk), rng.choice(OPENINGS), text, act) for text in rng.sample(texts, COMPOSED))
 
 
+#: What an assistant says when a request is done; often nothing.
+DONE = ["", "", "Done.", "Here it is.", "OK, that is done.", "I found three.", "Erledigt.", "C'est fait.", "Hecho.", "完成了。"]
+
+
+def after_requests(a):
+    """Requests that have nothing to do with the request before."""
+    rng = random.Random(37)
+    requests = [text for *_, text in rows(f"{a.written}/served.tsv", 3)]
+    yield from ((rng.choice(requests), rng.choice(DONE), text, "new_request") for text in rng.sample(requests, 400))
+
+
 def without_answer(turns):
     """Turns whose meaning comes from the user's turn before, without what the assistant said between."""
     plain = [turn for turn in turns if turn[3] in ("ellipsis", "correction", "second_tool", "topic_switch")]
-    return [(before, "", turn, act) for before, _, turn, act in random.Random(29).sample(plain, COMPOSED) if before]
+    return [(before, "", turn, act) for before, _, turn, act in random.Random(29).sample(plain, 2 * COMPOSED) if before]
 
 
 def short_answers(a, turns):
@@ -243,7 +254,7 @@ def turn_record(before, answer, turn):
 
 def fit_turns(a):
     turns = [(p, s, u, act) for _, act, p, s, u in rows(f"{a.written}/turns.tsv", 5)]
-    turns += [*without_answer(turns), *short_answers(a, turns), *after_small_talk(a)]
+    turns += [*without_answer(turns), *short_answers(a, turns), *after_small_talk(a), *after_requests(a)]
     X = lambda data: sparse([turn_record(*d[:3]) for d in data], TURN_BITS)
     names = {"choose": "choice", "bare_value": "value", "smalltalk": "small_talk", "smalltalk_mid": "small_talk", "thanks_end": "thanks", "topic_switch": "new_request", "refuse_only": "refuse"}
     data = [(p, s, u, names.get(act, act)) for p, s, u, act in turns]
