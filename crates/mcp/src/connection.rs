@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
-use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
@@ -22,7 +19,7 @@ use rmcp::service::{
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData, RoleClient, ServiceError};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -30,6 +27,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
 use super::http::{HttpClient, LastFailure};
+use super::reading::Lines;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
 use picktools::excerpt::marked;
@@ -402,12 +400,7 @@ async fn attempt(
                 Program::start(&server.transport, environment).map_err(AttemptError::Other)?;
             let result = match program.pipes() {
                 Some((output, input)) => {
-                    let output = Lines {
-                        output,
-                        line: 0,
-                        max_bytes: message_bytes,
-                        too_long: Arc::clone(&too_long),
-                    };
+                    let output = Lines::new(output, message_bytes, Arc::clone(&too_long));
                     finish_by(
                         deadline,
                         limits,
@@ -680,37 +673,5 @@ async fn collect_tail(mut pipe: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>
         tail.extend_from_slice(&buffer[..count]);
         let surplus = tail.len().saturating_sub(MAX_STDERR_BYTES);
         tail.drain(..surplus);
-    }
-}
-
-/// The output of a program. It ends at a message that is too long, because the rest of that message
-/// cannot be told from the next one.
-struct Lines<R> {
-    output: R,
-    /// Bytes since the last line end.
-    line: usize,
-    max_bytes: usize,
-    too_long: Arc<AtomicBool>,
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let filled_length = buffer.filled().len();
-        ready!(Pin::new(&mut self.output).poll_read(cx, buffer))?;
-        for part in buffer.filled()[filled_length..].split_inclusive(|&byte| byte == b'\n') {
-            self.line += part.len();
-            if self.line > self.max_bytes {
-                self.too_long.store(true, Ordering::Relaxed);
-                return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
-            }
-            if part.ends_with(b"\n") {
-                self.line = 0;
-            }
-        }
-        Poll::Ready(Ok(()))
     }
 }

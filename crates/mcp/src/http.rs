@@ -30,6 +30,7 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::{Value, json};
 use sse_stream::{Error as SseError, Sse, SseStream};
 
+use super::reading::readable;
 use super::token::ServerTokens;
 
 /// The member of a JSON-RPC error's data with the status of the HTTP answer that it stands for.
@@ -229,7 +230,7 @@ impl HttpClient {
                 max_size: post.limits.max_json_response_size,
             });
         };
-        match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        match serde_json::from_slice::<ServerJsonRpcMessage>(&readable(&body)) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
             Err(_) if is_html => Ok(self.fail(
                 post,

@@ -6,6 +6,7 @@
 mod client;
 mod connection;
 mod http;
+mod reading;
 mod tool_cache;
 mod tap;
 mod token;

@@ -1,0 +1,387 @@
+//! Messages that are almost JSON. Official clients read most of them, so they are read here too:
+//! halves of surrogate pairs, `NaN` and `Infinity`, numbers that are too large, control characters
+//! in strings, and bytes that are not UTF-8. An answer that cannot be read becomes an error, so
+//! that its call does not wait.
+
+use std::borrow::Cow;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use picktools::excerpt::marked;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// The deepest nesting that the parser of messages accepts.
+const MAX_DEPTH: usize = 126;
+/// The longest shown reason, in characters.
+const MAX_REASON_CHARS: usize = 200;
+/// The number of bytes that are read at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// What a scan of a message found.
+struct Scan<'m> {
+    /// The message with valid values in place of invalid ones.
+    text: Cow<'m, str>,
+    /// The id of the message, if it has one.
+    id: Option<String>,
+    /// `true` if the message names a method, so that it answers nothing.
+    has_method: bool,
+    is_too_deep: bool,
+}
+
+/// Returns a message that can be parsed in place of one that cannot, or the message itself.
+pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
+    if message.trim_ascii_start().first() != Some(&b'{') {
+        return Cow::Borrowed(message);
+    }
+    let scan = scan(message);
+    let reason = if scan.is_too_deep {
+        format!("it is nested more than {MAX_DEPTH} levels deep")
+    } else if let Err(error) = serde_json::from_str::<IgnoredAny>(&scan.text) {
+        error.to_string()
+    } else {
+        return match scan.text {
+            Cow::Borrowed(_) => Cow::Borrowed(message),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+    };
+    let id = scan
+        .id
+        .and_then(|id| serde_json::from_str::<serde_json::Value>(&id).ok());
+    let Some(id) = id.filter(|_| !scan.has_method) else {
+        return Cow::Borrowed(message);
+    };
+    let reason = format!(
+        "its answer cannot be read: {}",
+        marked(&reason, MAX_REASON_CHARS)
+    );
+    let error = json!({"code": -32700, "message": reason});
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+    Cow::Owned(format!("{answer}\n").into_bytes())
+}
+
+fn scan(message: &[u8]) -> Scan<'_> {
+    let text = String::from_utf8_lossy(message);
+    let bytes = text.as_bytes();
+    let mut mended = Mended::default();
+    let (mut id, mut has_method, mut is_too_deep) = (None, false, false);
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let start = at;
+                at = scan_string(bytes, at, &mut mended);
+                let is_key = after_spaces(bytes, at).is_some_and(|(_, next)| next == b':');
+                if depth == 1 && is_key {
+                    has_method |= &bytes[start..at] == b"\"method\"";
+                    if &bytes[start..at] == b"\"id\"" {
+                        id = scan_id(&text, at);
+                    }
+                }
+                continue;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                is_too_deep |= depth > MAX_DEPTH;
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'N' | b'I' | b'-' | b'0'..=b'9' => {
+                let end = token_end(bytes, at);
+                if is_not_finite(&text[at..end]) {
+                    mended.replace(bytes, at, end, "null");
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    let text = match mended.finish(bytes) {
+        Some(mended) => Cow::Owned(mended),
+        None => text,
+    };
+    Scan {
+        text,
+        id,
+        has_method,
+        is_too_deep,
+    }
+}
+
+/// A text that is copied with replacements.
+#[derive(Default)]
+struct Mended {
+    copy: Vec<u8>,
+    copied_to: usize,
+    is_changed: bool,
+}
+
+impl Mended {
+    fn replace(&mut self, bytes: &[u8], start: usize, end: usize, with: &str) {
+        self.copy.extend_from_slice(&bytes[self.copied_to..start]);
+        self.copy.extend_from_slice(with.as_bytes());
+        (self.copied_to, self.is_changed) = (end, true);
+    }
+
+    fn finish(mut self, bytes: &[u8]) -> Option<String> {
+        if !self.is_changed {
+            return None;
+        }
+        self.copy.extend_from_slice(&bytes[self.copied_to..]);
+        String::from_utf8(self.copy).ok()
+    }
+}
+
+/// Scans a string from its opening quote, and returns the position after its closing quote.
+fn scan_string(bytes: &[u8], start: usize, mended: &mut Mended) -> usize {
+    let mut at = start + 1;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => match escaped_unit(bytes, at) {
+                Some(0xD800..=0xDBFF) => {
+                    if matches!(escaped_unit(bytes, at + 6), Some(0xDC00..=0xDFFF)) {
+                        at += 12;
+                    } else {
+                        mended.replace(bytes, at, at + 6, "\\ufffd");
+                        at += 6;
+                    }
+                }
+                Some(0xDC00..=0xDFFF) => {
+                    mended.replace(bytes, at, at + 6, "\\ufffd");
+                    at += 6;
+                }
+                Some(_) => at += 6,
+                None => at += 2,
+            },
+            0..=0x1F if !is_line_end(bytes, at) => {
+                mended.replace(bytes, at, at + 1, &format!("\\u{byte:04x}"));
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// Returns `true` at the end of the message.
+fn is_line_end(bytes: &[u8], at: usize) -> bool {
+    bytes[at..].iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+}
+
+/// Returns the code unit of an escape such as `\ud83d`.
+fn escaped_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let escape = bytes.get(at..at + 6)?;
+    let digits = escape.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Returns the position after spaces, and the byte there.
+fn after_spaces(bytes: &[u8], at: usize) -> Option<(usize, u8)> {
+    let rest = bytes.get(at..)?;
+    let spaces = rest.iter().take_while(|byte| byte.is_ascii_whitespace());
+    let at = at + spaces.count();
+    Some((at, *bytes.get(at)?))
+}
+
+/// Reads the number or string after the colon that follows a key.
+fn scan_id(text: &str, after_key: usize) -> Option<String> {
+    let bytes = text.as_bytes();
+    let (colon, _) = after_spaces(bytes, after_key)?;
+    let (start, first) = after_spaces(bytes, colon + 1)?;
+    let end = match first {
+        b'"' => scan_string(bytes, start, &mut Mended::default()),
+        _ => token_end(bytes, start),
+    };
+    Some(text.get(start..end)?.to_owned())
+}
+
+fn token_end(bytes: &[u8], start: usize) -> usize {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+    let length = bytes[start..].iter().take_while(is_part).count();
+    start + length.max(1)
+}
+
+/// Returns `true` for `NaN`, `Infinity` and numbers beyond the largest one.
+fn is_not_finite(token: &str) -> bool {
+    let is_named = matches!(token, "NaN" | "Infinity" | "-Infinity");
+    is_named
+        || token.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+            && token
+                .bytes()
+                .any(|byte| matches!(byte, b'e' | b'E') || token.len() > 300)
+            && token.parse::<f64>().is_ok_and(f64::is_infinite)
+}
+
+/// The messages that a program prints, one per line, each of them readable. They end at a message
+/// that is too long, because the rest of that message cannot be told from the next one.
+pub(super) struct Lines<R> {
+    output: R,
+    /// The bytes since the last line end.
+    line: Vec<u8>,
+    /// Complete lines, and how much of them was passed on.
+    ready: (Vec<u8>, usize),
+    has_ended: bool,
+    max_bytes: usize,
+    too_long: Arc<AtomicBool>,
+}
+
+impl<R> Lines<R> {
+    pub(super) fn new(output: R, max_bytes: usize, too_long: Arc<AtomicBool>) -> Self {
+        Self {
+            output,
+            line: Vec::new(),
+            ready: (Vec::new(), 0),
+            has_ended: false,
+            max_bytes,
+            too_long,
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.ready.0.extend_from_slice(&readable(&self.line));
+        self.line.clear();
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let (lines, passed) = &self.ready;
+            if *passed < lines.len() {
+                let count = buffer.remaining().min(lines.len() - passed);
+                buffer.put_slice(&lines[*passed..passed + count]);
+                self.ready.1 += count;
+                return Poll::Ready(Ok(()));
+            }
+            if self.has_ended {
+                return Poll::Ready(Ok(()));
+            }
+            self.ready.0.clear();
+            self.ready.1 = 0;
+            let mut bytes = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.output).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                self.has_ended = true;
+                self.end_line();
+                continue;
+            }
+            for part in read.filled().split_inclusive(|&byte| byte == b'\n') {
+                self.line.extend_from_slice(part);
+                if self.line.len() > self.max_bytes {
+                    self.too_long.store(true, Ordering::Relaxed);
+                    return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+                }
+                if part.ends_with(b"\n") {
+                    self.end_line();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    fn read(message: &[u8]) -> Value {
+        let readable = readable(message);
+        serde_json::from_slice(&readable)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&readable)))
+    }
+
+    fn result(value: &str) -> Value {
+        read(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{value}}}\n").as_bytes())["result"]
+            .clone()
+    }
+
+    #[test]
+    fn invalid_values_are_replaced() {
+        for (value, expected) in [
+            ("\"a\\ud83d\"", json!("a\u{fffd}")),
+            ("\"a\\udc00b\"", json!("a\u{fffd}b")),
+            ("\"\\ud83d\\ude00\"", json!("\u{1f600}")),
+            ("\"\\\\ud83d\"", json!("\\ud83d")),
+            ("{\"\\ud83d\": 1}", json!({"\u{fffd}": 1})),
+            (
+                "[NaN, Infinity, -Infinity, 1e999, -1e999]",
+                json!([null, null, null, null, null]),
+            ),
+            (
+                "[1.5e3, 12345678901234567890, \"NaN\"]",
+                json!([1500.0, 12345678901234567890_u64, "NaN"]),
+            ),
+            ("\"a\u{1}b\tc\"", json!("a\u{1}b\tc")),
+        ] {
+            assert_eq!(result(value), expected, "{value}");
+        }
+        let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"caf\xe9\"}\n";
+        assert_eq!(read(latin)["result"], json!("caf\u{fffd}"));
+    }
+
+    #[test]
+    fn valid_messages_and_other_lines_are_unchanged() {
+        for message in [
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":[1,-2.5e3,\"x\\u00e9\\n\"]}}\r\n",
+            "Listening on port 80\n",
+            "{\"method\": NotJson}\n",
+            "{no json at all\n",
+            "\n",
+        ] {
+            assert!(
+                matches!(readable(message.as_bytes()), Cow::Borrowed(_)),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn unreadable_answer_becomes_an_error() {
+        let deep = format!(
+            "{{\"id\": \"x-1\", \"result\": {}1{}}}\n",
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        let answer = read(deep.as_bytes());
+        assert_eq!(answer["id"], "x-1");
+        let said = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("levels deep"), "{answer}");
+        let answer = read(b"{\"result\": {'a': 1}, \"id\": 7}\n");
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&json!(7), &json!(-32700))
+        );
+        // The id of a value inside is not that of the message.
+        let inner = readable(b"{\"result\": {\"id\": 7, 'a': 1}}\n");
+        assert!(matches!(inner, Cow::Borrowed(_)));
+    }
+
+    #[tokio::test]
+    async fn lines_end_at_a_message_that_is_too_long() {
+        let read_all = async |text: &str| {
+            let too_long = Arc::new(AtomicBool::new(false));
+            let mut lines = Lines::new(text.as_bytes(), 40, Arc::clone(&too_long));
+            let mut all = String::new();
+            let result = lines.read_to_string(&mut all).await;
+            (all, result.is_ok(), too_long.load(Ordering::Relaxed))
+        };
+        let text = "{\"id\":1,\"result\":NaN}\n\nlog\n{\"id\":2,\"result\":0}";
+        let expected = "{\"id\":1,\"result\":null}\n\nlog\n{\"id\":2,\"result\":0}";
+        assert_eq!(read_all(text).await, (expected.to_owned(), true, false));
+        let (_, is_ok, too_long) = read_all(&"x".repeat(50)).await;
+        assert_eq!((is_ok, too_long), (false, true));
+    }
+}
