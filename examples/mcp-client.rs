@@ -66,9 +66,10 @@ fn read_configuration(path: &Path) -> Result<Configuration, Box<dyn Error>> {
     let environment = ConfigEnvironment {
         variable: &|name| std::env::var(name).ok(),
         folder,
+        read: &|path| std::fs::read_to_string(path),
     };
     let configuration = mcp::parse_configuration(&text, &environment)?;
-    for fault in &configuration.faults {
+    for fault in configuration.faults.iter().chain(&configuration.warnings) {
         eprintln!("warning: {fault}");
     }
     Ok(configuration)
