@@ -110,8 +110,9 @@ impl RelayedCall<'_> {
                     if let UpstreamEvent::Notification(RequestUpdate::Progress(progress)) = &event
                         && progress.progress > last_progress
                     {
-                        deadline = (Instant::now() + call_time)
-                            .min(started + call_time * MAX_PROLONGATION);
+                        let longest = call_time.saturating_mul(MAX_PROLONGATION);
+                        let remaining = longest.saturating_sub(started.elapsed());
+                        deadline = Instant::now() + call_time.min(remaining);
                     }
                     self.forward(event, &mut last_progress, deadline).await;
                 }

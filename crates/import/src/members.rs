@@ -83,6 +83,9 @@ const UNSUPPORTED: [(&str, &str); 13] = [
 /// A `timeout` from this number on is in milliseconds, a smaller one in seconds. Clients differ.
 const MIN_MILLISECONDS: f64 = 1_000.0;
 
+/// The longest time for a call.
+const MAX_CALL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Refuses an entry that the gateway would run differently from the client.
 pub(crate) fn refuse_unsupported(entry: &Map<String, Value>) -> Result<(), EntryProblem> {
     for (member, what) in UNSUPPORTED {
@@ -140,7 +143,7 @@ pub(crate) fn call_timeout(entry: &Map<String, Value>) -> Result<Option<Duration
                 "give a number of milliseconds from 1000 on, or of seconds",
             ));
         };
-        return Ok(Some(time));
+        return Ok(Some(time.min(MAX_CALL_TIME)));
     }
     Ok(None)
 }
@@ -193,6 +196,7 @@ mod tests {
             (json!({"timeout": "600000"}), Some(600.0)),
             (json!({"timeout": 0.5}), Some(0.5)),
             (json!({"tool_timeout_sec": 5_000}), Some(5_000.0)),
+            (json!({"timeout": 1e18}), Some(86_400.0)),
             (json!({"timeout": null}), None),
         ] {
             let time = call_timeout(members(&entry));
