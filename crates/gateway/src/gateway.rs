@@ -58,8 +58,7 @@ pub struct GatewayOptions {
     /// A catalog of tools that no server runs: they can be picked but not called. Its sources keep
     /// their trust.
     pub catalog: Option<Catalog>,
-    /// The environment from which started programs get their variables for user, language and
-    /// temporary files.
+    /// The environment from which started programs inherit some variables.
     pub environment: Arc<Environment>,
     /// The folder in which the tools of servers are cached, so that lists are complete before the
     /// servers are up.

@@ -67,8 +67,7 @@ pub struct ListError {
 /// Lists the tools of a server.
 ///
 /// A program that was started for the list is stopped afterwards, with all its child processes.
-/// From the caller's `environment` it gets only the variables for user, language and temporary
-/// files.
+/// It inherits some variables from the caller's `environment`, see [`Connection::open`].
 ///
 /// # Errors
 ///

@@ -40,8 +40,9 @@ pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
 /// configuration.
 ///
 /// These are the ones that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`),
-/// and those for language, time and temporary files.
-const INHERITED: [&str; 24] = [
+/// those for language, time, temporary and personal files, and those without which a program cannot
+/// reach the network of a company, a container engine or a key agent.
+const INHERITED: [&str; 46] = [
     "HOME",
     "LOGNAME",
     "PATH",
@@ -66,6 +67,28 @@ const INHERITED: [&str; 24] = [
     "USERNAME",
     "USERPROFILE",
     "WINDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "SSH_AUTH_SOCK",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
 ];
 /// Time for a program to exit by itself after its input is closed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -159,7 +182,8 @@ impl Connection {
     ///
     /// `handler` answers the server's requests and receives its notifications, except progress,
     /// which the caller of [`begin`](Self::begin) receives. From the caller's `environment` a
-    /// program gets only the variables for user, language and temporary files.
+    /// program gets only the variables for user, language, files, network, container engine and key
+    /// agent.
     ///
     /// # Errors
     ///

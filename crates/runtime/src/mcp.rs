@@ -95,8 +95,8 @@ impl McpServer {
         }
     }
 
-    /// Sets the source of the environment variables for user, language and temporary files. A
-    /// server program gets these and the variables of its configuration, and no others.
+    /// Sets the source of the environment variables that programs inherit. A server program gets
+    /// these and the variables of its configuration, and no others.
     #[must_use]
     pub fn environment(
         self,
