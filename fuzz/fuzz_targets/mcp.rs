@@ -23,6 +23,7 @@ fuzz_target!(|data: &[u8]| {
         &ConfigEnvironment {
             variable: &variable,
             folder: Path::new("/work/.vscode"),
+            read: &|_| Ok(text.to_owned()),
         },
     );
     if let Ok(configuration) = &result {

@@ -69,7 +69,7 @@ pub struct Configuration {
     pub disabled: Vec<String>,
     /// The servers whose entries are invalid.
     pub faults: Vec<ServerFault>,
-    /// What the entries of valid servers say in vain.
+    /// Warnings about members of valid entries that have no effect.
     pub warnings: Vec<ServerFault>,
 }
 

@@ -107,7 +107,7 @@ struct Post {
 }
 
 impl Post {
-    /// Returns the id of the request; `None` if the message is none.
+    /// Returns the id of the request; `None` if the message is not a request.
     fn request_id(&self) -> Option<&RequestId> {
         match &self.message {
             ClientJsonRpcMessage::Request(request) => Some(&request.id),
@@ -115,7 +115,7 @@ impl Post {
         }
     }
 
-    /// Answers the request with a failure. A message that is no request needs no answer.
+    /// Answers the request with a failure. Other messages need no answer.
     fn answer_with(&self, reason: String, data: Value) -> StreamableHttpPostResponse {
         let Some(id) = self.request_id() else {
             tracing::warn!(target: "picktools::mcp", %reason, "message not accepted");
@@ -510,16 +510,9 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let send = |token| {
-            self.http.get_stream(
-                uri.clone(),
-                session.clone(),
-                last_event.clone(),
-                token,
-                headers.clone(),
-            )
-        };
-        self.with_token(token, send).await
+        let most = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most)
+            .await
     }
 
     async fn get_stream_with_max_sse_event_size(

@@ -22,7 +22,7 @@ const MAX_REASON_CHARS: usize = 200;
 /// The number of bytes that are read at once.
 const READ_BYTES: usize = 8 << 10;
 
-/// What a scan of a message found.
+/// The result of scanning a message.
 struct Scan<'m> {
     /// The message with valid values in place of invalid ones.
     text: Cow<'m, str>,
@@ -209,13 +209,13 @@ fn token_end(bytes: &[u8], start: usize) -> usize {
 
 /// Returns `true` for `NaN`, `Infinity` and numbers beyond the largest one.
 fn is_not_finite(token: &str) -> bool {
-    let is_named = matches!(token, "NaN" | "Infinity" | "-Infinity");
-    is_named
-        || token.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
-            && token
-                .bytes()
-                .any(|byte| matches!(byte, b'e' | b'E') || token.len() > 300)
-            && token.parse::<f64>().is_ok_and(f64::is_infinite)
+    if matches!(token, "NaN" | "Infinity" | "-Infinity") {
+        return true;
+    }
+    let may_be_large = token.len() > 300 || token.contains(['e', 'E']);
+    may_be_large
+        && token.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+        && token.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
 /// The messages that a program prints, one per line, each of them readable. They end at a message

@@ -19,19 +19,24 @@ fn answer(request: &RecordedRequest, result: &Value) -> Reply {
     Reply::Raw("200 OK", headers, body)
 }
 
+/// Returns the answer to the handshake.
+fn initialized(request: &RecordedRequest) -> Reply {
+    answer(
+        request,
+        &json!({
+            "protocolVersion": request.body["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "test", "version": "1"}
+        }),
+    )
+}
+
 /// A server whose tools answer with `call`.
 fn mcp_server(
     call: impl Fn(&str, &RecordedRequest) -> Reply + Send + Sync + 'static,
 ) -> TestServer {
     TestServer::new(move |_, request| match request.body["method"].as_str() {
-        Some("initialize") => answer(
-            request,
-            &json!({
-                "protocolVersion": request.body["params"]["protocolVersion"],
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "test", "version": "1"}
-            }),
-        ),
+        Some("initialize") => initialized(request),
         Some("tools/call") => {
             let name = request.body["params"]["name"].as_str().unwrap_or_default();
             call(name, request)
@@ -152,14 +157,7 @@ async fn redirect_is_followed_within_the_origin_only() {
             return Reply::Raw("308 Permanent Redirect", location, String::new());
         }
         match request.body["method"].as_str() {
-            Some("initialize") => answer(
-                request,
-                &json!({
-                    "protocolVersion": request.body["params"]["protocolVersion"],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "test", "version": "1"}
-                }),
-            ),
+            Some("initialize") => initialized(request),
             _ => Reply::status("202 Accepted", ""),
         }
     });

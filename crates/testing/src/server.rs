@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct RecordedRequest {
     /// Request line and headers, in lower case.
     pub head: String,
-    /// The body; `null` if there is none.
+    /// The body; `null` for a request without one.
     pub body: Value,
 }
 

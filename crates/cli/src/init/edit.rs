@@ -46,7 +46,7 @@ pub(super) struct ServerBlock {
     /// The positions of the entries that stay.
     kept: Vec<Range<usize>>,
     pub(super) staying: Vec<StayingServer>,
-    /// What the moving entries say in vain.
+    /// Warnings about members of the moving entries that have no effect.
     pub(super) warnings: Vec<String>,
     /// The variables that the moving servers refer to.
     pub(super) variables: BTreeSet<String>,
