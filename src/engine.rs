@@ -34,6 +34,7 @@ mod set;
 mod signals;
 mod skills;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -401,6 +402,11 @@ impl Engine {
             skill_tool_names = index.tool_names(&picked);
             skills = Some((index, picked));
         }
+        if request.shows_nothing(&ranked) {
+            let fallbacks: BTreeSet<_> = request.ranked_fallbacks().collect();
+            let fallbacks = fallbacks.into_iter();
+            ranked::rescore_all(&mut ranked, fallbacks, &mut request, embeddings);
+        }
         let reranker = self.reranker.as_ref();
         let subqueries = parts::rank_subqueries(&request, subquery_results, &ranked);
         let window = rerank::window(&request, reranker);
@@ -422,13 +428,14 @@ impl Engine {
             .iter()
             .any(|degraded| degraded.stage == Stage::Semantic);
         let explainer = Explainer::new(&request, &ranked, &decisions)
-            .subqueries(&candidates.subqueries)
+            .candidates(&candidates)
             .fallback(uses_fallback)
             .reranked(reranked.as_ref());
         let mut picks = explainer.picks();
         let uncalibrated = ranked.uncalibrated();
         let dropped = explainer.dropped();
-        let may_classify = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
+        let only_fallbacks = picks.iter().all(|pick| pick.provenance.fallback);
+        let may_classify = only_fallbacks && dropped.is_empty() && uncalibrated.is_none();
         let mut nothing_fits = None;
         if may_classify {
             nothing_fits = ranked.nothing_fits(&self.index.catalog);

@@ -10,6 +10,7 @@ use crate::catalog::{Catalog, CatalogError, UnknownValue};
 use crate::excerpt::list;
 pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
+use crate::names::{PatternError, ToolPatterns, is_glob};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 use crate::tokens::TokenCountError;
 pub use crate::tokens::{TokenBudget, TranslateOptions};
@@ -112,8 +113,14 @@ pub struct PickOptions {
     ///
     /// [`Detail`]: crate::catalog::Detail
     pub token_budget: Option<TokenBudget>,
-    /// Tools that are always picked unless they are ineligible.
+    /// Names and globs, such as `github/*`, of tools that are always picked unless they are
+    /// ineligible. They count towards `max_candidates`. A glob is matched with the ids and the names
+    /// of tools; one that matches no tool is an unknown value of the selection.
     pub always_include: Vec<String>,
+    /// Names and globs of general tools, such as a web search. If no other tool fits, the best of
+    /// them are picked, whatever their scores. If others may fit, but none is likely to, the best
+    /// one takes a place. Small talk gets none.
+    pub fallbacks: Vec<String>,
     /// Tools that the task has called so far, the latest last, in addition to those that the
     /// request's transcript calls. They are picked with any score unless ineligible. They do not
     /// count towards `max_candidates` and `max_per_source`. The latest [`MAX_IN_USE`] are kept. An
@@ -152,6 +159,7 @@ impl Default for PickOptions {
             choice: SelectionMode::default(),
             token_budget: None,
             always_include: Vec::new(),
+            fallbacks: Vec::new(),
             in_use: Vec::new(),
             popularity: false,
             max_per_source: None,
@@ -163,7 +171,7 @@ impl Default for PickOptions {
 
 impl PickOptions {
     /// Returns the values that match no tool of the catalog: those of [`Access::unknown_values`],
-    /// and trusted sources.
+    /// trusted sources, and the globs of `always_include` and `fallbacks`.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let sources = catalog.sources();
         let mut unknown_values = self.access.unknown_values(catalog);
@@ -173,7 +181,27 @@ impl PickOptions {
                 unknown_values.push(unknown);
             }
         }
+        for (option, names) in self.floors() {
+            for glob in names.iter().filter(|name| is_glob(name)) {
+                let is_unmatched = || {
+                    let patterns = ToolPatterns::new(std::slice::from_ref(glob)).ok()?;
+                    let mut tools = catalog.ids();
+                    Some(!tools.any(|tool| patterns.matches_tool(catalog, tool)))
+                };
+                if is_unmatched() == Some(true) {
+                    unknown_values.push(UnknownValue::new(option, glob, sources.names()));
+                }
+            }
+        }
         unknown_values
+    }
+
+    /// Returns the options that name tools to pick whatever their scores.
+    fn floors(&self) -> [(&'static str, &[String]); 2] {
+        [
+            ("always_include", &self.always_include),
+            ("fallbacks", &self.fallbacks),
+        ]
     }
 
     /// Checks the options that can be checked without a catalog.
@@ -219,6 +247,11 @@ impl PickOptions {
             .is_some_and(|budget| budget.tokens == 0)
         {
             return invalid("token_budget", "0".to_owned(), "allow at least one token");
+        }
+        for (option, names) in self.floors() {
+            let globs: Vec<String> = names.iter().filter(|name| is_glob(name)).cloned().collect();
+            ToolPatterns::new(&globs)
+                .map_err(|error| PickError::InvalidPattern { option, error })?;
         }
         Ok(())
     }
@@ -273,6 +306,14 @@ pub enum PickError {
     Saved {
         /// The fault.
         reason: String,
+    },
+    /// A glob is invalid.
+    #[error("{option}: {error}")]
+    InvalidPattern {
+        /// The option's name.
+        option: &'static str,
+        /// The fault.
+        error: PatternError,
     },
     /// A name is ambiguous.
     #[error(
@@ -363,6 +404,7 @@ mod tests {
                 ..TokenBudget::new(500)
             }),
             always_include: vec!["c".to_owned()],
+            fallbacks: vec!["f*".to_owned()],
             in_use: vec!["d".to_owned()],
             popularity: true,
             max_per_source: Some(2),

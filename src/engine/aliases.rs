@@ -44,8 +44,10 @@ pub(super) fn deprecated_aliases(
         record_use(&mention.name, NameOrigin::Request);
     }
     let excluded = access.exclude.iter().chain(access.quotas.keys());
-    let always_included = request.options.always_include.iter();
-    for name in always_included.chain(excluded).chain(&access.quarantine) {
+    for name in request.always.values().chain(request.fallbacks.values()) {
+        record_use(name, NameOrigin::Caller);
+    }
+    for name in excluded.chain(&access.quarantine) {
         record_use(name, NameOrigin::Caller);
     }
     for name in request.in_use.tools.values() {

@@ -1,5 +1,6 @@
 //! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
-//! in use, always included, of a picked skill), or reach `min_score` for a subquery.
+//! in use, always included, of a picked skill), or reach `min_score` for a subquery. If none of
+//! them is likely to fit, the caller's fallbacks are candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,9 @@ use crate::selection::Stage;
 /// The number of best candidates whose evidence a selection contains. The evidence is that of the
 /// picks and of the other tools among these candidates.
 pub(super) const MAX_CONSIDERED: usize = 100;
+
+/// The probability from which a tool is likely to fit a request, so that no fallback is needed.
+const LIKELY: f32 = 0.5;
 
 /// The tools that may be picked.
 pub(super) struct Candidates<'q> {
@@ -34,6 +38,8 @@ pub(super) struct Candidates<'q> {
     pub(super) of_subqueries: Vec<(ToolId, usize)>,
     /// The tools that are candidates only because of a subquery, with its position.
     pub(super) for_subquery: BTreeMap<ToolId, usize>,
+    /// The tools that are candidates only because no other tool is likely to fit.
+    pub(super) fallbacks: BTreeSet<ToolId>,
     /// `true` if a reranker determined the order.
     pub(super) reranked: bool,
 }
@@ -78,9 +84,16 @@ impl<'q> Candidates<'q> {
         window: usize,
         report: &mut Report,
     ) -> Self {
-        let protected = ProtectedTools::new(request, ranked);
+        let mut protected = ProtectedTools::new(request, ranked);
         let protected_tools = protected.all();
+        let of_subqueries = tools_of_subqueries(&subqueries, request);
         let mut all = above_threshold(request, ranked, &protected_tools);
+        let fits = all.len() > protected_tools.len() || !of_subqueries.is_empty();
+        let fallbacks = fallback_candidates(request, ranked, fits, &subqueries, &all);
+        if fits {
+            protected.mandatory.extend(&fallbacks);
+        }
+        all.extend(fallbacks.iter().map(|&tool| ranked.candidate(tool)));
         match ranked {
             RequestRanking::Registration { .. } => {
                 report.skipped(Stage::MinScore, "there are no scores");
@@ -89,12 +102,11 @@ impl<'q> Candidates<'q> {
         }
         let pool = if subqueries.is_empty() { 0 } else { POOL };
         let duplicate_count = duplicates(request).map_or(0, DuplicateGroups::len);
-        let depth = sorting_depth(request.options, protected_tools.len())
+        let depth = sorting_depth(request.options, protected_tools.len() + fallbacks.len())
             .max(pool)
             .saturating_add(duplicate_count)
             .max(window);
         let mut ranking = top_k(all.iter().copied(), depth);
-        let of_subqueries = tools_of_subqueries(&subqueries, request);
         let for_subquery = subquery_candidates(&of_subqueries, ranked, request, &protected_tools);
         all.extend(for_subquery.keys().map(|&tool| ranked.candidate(tool)));
         // The tools of subqueries may be chosen at any rank.
@@ -119,6 +131,7 @@ impl<'q> Candidates<'q> {
             subqueries,
             of_subqueries,
             for_subquery,
+            fallbacks,
             reranked: false,
         }
     }
@@ -140,6 +153,42 @@ impl<'q> Candidates<'q> {
         }
         self.below_threshold - required.len()
     }
+}
+
+/// Returns the fallbacks that are candidates: all of them if no other tool fits, and the best one if
+/// other tools may fit, but none is likely to.
+fn fallback_candidates(
+    request: &Request<'_>,
+    ranked: &RequestRanking<'_>,
+    may_fit: bool,
+    subqueries: &[Subquery<'_>],
+    candidates: &[Candidate],
+) -> BTreeSet<ToolId> {
+    let mut fallbacks: BTreeSet<ToolId> = request.ranked_fallbacks().collect();
+    if fallbacks.is_empty() || !request.mentions.is_empty() || request.query.is_small_talk() {
+        return BTreeSet::new();
+    }
+    if may_fit {
+        let mut likely = ranked.answerable(&[]);
+        for subquery in subqueries {
+            for Candidate { tool, .. } in subquery.candidates(request) {
+                likely = likely.map(|likely| likely.max(subquery.fused.score(tool)));
+            }
+        }
+        if likely.is_none_or(|likely| likely >= LIKELY) {
+            return BTreeSet::new();
+        }
+    }
+    fallbacks.retain(|&tool| ranked.ranks(tool));
+    for candidate in candidates {
+        fallbacks.remove(&candidate.tool);
+    }
+    if may_fit {
+        let ranking = fallbacks.iter().map(|&tool| ranked.candidate(tool));
+        let best = top_k(ranking, 1);
+        fallbacks.retain(|&tool| best.iter().any(|best| best.tool == tool));
+    }
+    fallbacks
 }
 
 /// Returns the duplicates, if the picks are chosen as a set.

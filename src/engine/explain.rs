@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use self::reason::{evidence_clauses, reason};
 use self::words::RequestWords;
-use super::candidates::MAX_CONSIDERED;
+use super::candidates::{Candidates, MAX_CONSIDERED};
 use super::parts::Subquery;
 use super::ranked::{CustomRanking, RequestRanking};
 use super::request::Request;
@@ -46,6 +46,8 @@ pub(super) struct Explainer<'a> {
     uses_fallback: bool,
     /// The subqueries that picks may serve.
     subqueries: &'a [Subquery<'a>],
+    /// The candidates that are fallbacks of the caller, if any.
+    fallback_tools: Option<&'a BTreeSet<ToolId>>,
     /// The vectors of a model and the request's words, if the ranking includes a model with word
     /// vectors.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
@@ -68,6 +70,7 @@ impl<'a> Explainer<'a> {
             decisions,
             uses_fallback: false,
             subqueries: &[],
+            fallback_tools: None,
             words: None,
             best_source: f32::NEG_INFINITY,
             admitted: Cow::default(),
@@ -80,9 +83,13 @@ impl<'a> Explainer<'a> {
         explainer
     }
 
-    /// Adds the subqueries that picks may serve.
-    pub(super) fn subqueries(self, subqueries: &'a [Subquery<'a>]) -> Self {
-        Self { subqueries, ..self }
+    /// Adds the subqueries that picks may serve, and the fallbacks among the candidates.
+    pub(super) fn candidates(self, candidates: &'a Candidates<'_>) -> Self {
+        Self {
+            subqueries: &candidates.subqueries,
+            fallback_tools: Some(&candidates.fallbacks),
+            ..self
+        }
     }
 
     /// Marks the semantic evidence as coming from a fallback model.
@@ -337,6 +344,9 @@ impl<'a> Explainer<'a> {
             scorer: self.ranked.scorer().to_owned(),
             named: self.request.mention(tool).map(str::to_owned),
             always_included: self.request.always.contains_key(&tool),
+            fallback: self
+                .fallback_tools
+                .is_some_and(|tools| tools.contains(&tool)),
             in_use: self.request.in_use.tools.get(&tool).cloned(),
             needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
             required_by: Vec::new(),

@@ -261,6 +261,7 @@ pub(super) fn score<'q>(
         Some((RequestRanking::Fused { fused, .. }, most)) => {
             let all = fused.candidates(request.rankable(), f32::NEG_INFINITY);
             let mut shortlist = request.mandatory_or_in_use();
+            shortlist.extend(request.ranked_fallbacks());
             for candidate in top_k(all, *most) {
                 shortlist.insert(candidate.tool);
             }

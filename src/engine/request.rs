@@ -9,7 +9,7 @@ use crate::access::{Eligibility, resolve_tools};
 use crate::deadline::Deadline;
 use crate::fuse::{Fusion, Mode};
 use crate::index::{ExampleIndex, Index, Vectors};
-use crate::names::{Mention, NameTable};
+use crate::names::{Mention, NameTable, ToolPatterns, is_glob};
 use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
@@ -32,8 +32,11 @@ pub(super) struct Request<'a> {
     pub(super) trusted_sources: HashSet<&'a str>,
     /// Tools that the request mentions, eligible or not.
     pub(super) mentions: Vec<Mention>,
-    /// Tools that the caller always includes, eligible or not, with their names.
+    /// Tools that the caller always includes, with their names: the eligible tools that a glob
+    /// matches, and all tools that are named.
     pub(super) always: BTreeMap<ToolId, String>,
+    /// Tools that the caller includes if no other tool fits, like `always`.
+    pub(super) fallbacks: BTreeMap<ToolId, String>,
     /// Tools in use, eligible or not.
     pub(super) in_use: ToolsInUse,
     /// Tools of picked skills, eligible or not, with the names of the skills.
@@ -52,8 +55,10 @@ impl<'a> Request<'a> {
         let deadline = Deadline::after(options.timeout);
         options.check()?;
         let mode = resolve_mode(index, options)?;
-        let always = resolve_always_included(index, options)?;
         let eligibility = index.eligibility(&options.access)?;
+        let resolve = |option, names| resolve_included(index, &eligibility, option, names);
+        let always = resolve("always_include", &options.always_include)?;
+        let fallbacks = resolve("fallbacks", &options.fallbacks)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
         let mentions = index.names.mentions(query.user_text());
         let in_use = ToolsInUse::new(&index.names, query, options);
@@ -72,6 +77,7 @@ impl<'a> Request<'a> {
             trusted_sources,
             mentions,
             always,
+            fallbacks,
             in_use,
             needed,
             score_all: false,
@@ -140,6 +146,12 @@ impl<'a> Request<'a> {
     pub(super) fn mandatory_tools(&self) -> BTreeSet<ToolId> {
         let mentioned = self.mentions.iter().map(|mention| &mention.tool);
         self.eligible(mentioned.chain(self.always.keys()))
+    }
+
+    /// Returns the ranked tools that are picked if no other tool fits.
+    pub(super) fn ranked_fallbacks(&self) -> impl Iterator<Item = ToolId> {
+        let fallbacks = self.fallbacks.keys().copied();
+        fallbacks.filter(|&tool| self.rankable().admits(tool))
     }
 
     /// Returns the eligible tools in use.
@@ -239,27 +251,40 @@ fn resolve_mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError>
     }
 }
 
-/// Returns the tools that are always included, with the caller's names for them.
-fn resolve_always_included(
+/// Returns the tools of an option, with the caller's names for them. A glob stands for the eligible
+/// tools that it matches.
+fn resolve_included(
     index: &Index,
-    options: &PickOptions,
+    eligibility: &Eligibility,
+    option: &'static str,
+    names: &[String],
 ) -> Result<BTreeMap<ToolId, String>, PickError> {
-    let mut always = BTreeMap::new();
-    for name in &options.always_include {
-        match resolve_tools(&index.names, "always_include", name)?[..] {
-            [tool] => always.insert(tool, name.clone()),
+    let mut tools = BTreeMap::new();
+    for name in names {
+        if is_glob(name) && index.names.owners(name).is_empty() {
+            let patterns = ToolPatterns::new(std::slice::from_ref(name))
+                .map_err(|error| PickError::InvalidPattern { option, error })?;
+            let mut matched: Vec<ToolId> = eligibility.admitted().collect();
+            matched.retain(|&tool| patterns.matches_tool(&index.catalog, tool));
+            for tool in matched {
+                tools.entry(tool).or_insert_with(|| name.clone());
+            }
+            continue;
+        }
+        match resolve_tools(&index.names, option, name)?[..] {
+            [tool] => tools.insert(tool, name.clone()),
             ref several => {
                 let candidates = several
                     .iter()
-                    .map(|&tool| index.catalog.tool(tool).id.clone())
+                    .map(|&tool| index.catalog.outline(tool).id.clone())
                     .collect();
                 return Err(PickError::AmbiguousTool {
-                    option: "always_include",
+                    option,
                     name: name.clone(),
                     candidates,
                 });
             }
         };
     }
-    Ok(always)
+    Ok(tools)
 }

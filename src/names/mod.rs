@@ -11,6 +11,7 @@
 mod advertising;
 mod error;
 mod owners;
+mod patterns;
 mod prompt;
 pub mod skills;
 mod usage;
@@ -25,6 +26,7 @@ use serde::Serialize;
 pub use advertising::shown_aliases;
 pub use advertising::{AdvertisedTool, Advertising};
 pub use error::AdvertisingError;
+pub use patterns::{PatternError, ToolPatterns, is_glob};
 pub use prompt::tools_section;
 pub use prompt::{ListedTool, section};
 pub use skills::{Skill, SkillReport, ToolMeaning};

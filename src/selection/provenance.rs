@@ -21,6 +21,10 @@ pub struct Provenance {
     /// `true` if the caller always includes the tool.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always_included: bool,
+    /// `true` if the tool is a fallback of the caller, picked because no other tool is likely to
+    /// fit.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fallback: bool,
     /// The name by which the task called the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use: Option<String>,

@@ -22,6 +22,8 @@ mod eligibility;
 mod selecting;
 // Accounts: equal tools of several sources.
 mod accounts;
+// Floors: tools that are always included, and fallbacks.
+mod floors;
 // History: tools in use and sequences.
 mod history;
 // Examples.

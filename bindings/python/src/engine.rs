@@ -358,8 +358,8 @@ impl Engine {
     /// The request is text, or a transcript in a provider's format. `access` is the access policy
     /// of the caller: roles, allow_unsafe, max_cost and others. Without it, unsafe tools and tools
     /// for roles are not picked. The options are those of `PickOptions`: min_score, mode, reasons,
-    /// debug, timeout_ms, token_budget, always_include, in_use, max_per_source, trusted_sources,
-    /// tell_blocked, choice, fusion, popularity.
+    /// debug, timeout_ms, token_budget, always_include, fallbacks, in_use, max_per_source,
+    /// trusted_sources, tell_blocked, choice, fusion, popularity.
     #[pyo3(signature = (query, k = None, *, access = None, **options))]
     fn pick(
         &self,

@@ -112,7 +112,9 @@ pub(crate) fn join_causes(error: &dyn Error) -> String {
 /// Returns the exception for a failed pick.
 pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
     match error {
-        PickError::InvalidOption { option, .. } | PickError::AmbiguousTool { option, .. } => {
+        PickError::InvalidOption { option, .. }
+        | PickError::InvalidPattern { option, .. }
+        | PickError::AmbiguousTool { option, .. } => {
             let argument = if *option == "max_candidates" {
                 "k"
             } else {
@@ -121,7 +123,7 @@ pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
             self::argument(py, argument, error)
         }
         PickError::Access(AccessError::UnknownTool {
-            field: field @ ("always_include" | "in_use"),
+            field: field @ ("always_include" | "fallbacks" | "in_use"),
             ..
         }) => argument(py, field, error),
         PickError::Access(_) => argument(py, "access", error),

@@ -34,6 +34,8 @@ PICKS: list[tuple[str, dict[str, Any], str]] = [
     ("an access that is a list", {"access": ["admin"]}, "access"),
     ("a tool that is none", {"access": {"exclude": ["no such tool"]}}, "access"),
     ("a tool that is none", {"always_include": ["no such tool"]}, "always_include"),
+    ("a fallback that is none", {"fallbacks": ["no such tool"]}, "fallbacks"),
+    ("a glob that is none", {"fallbacks": ["["]}, "fallbacks"),
     ("no reranker", {"rerank": "always"}, "rerank"),
 ]
 

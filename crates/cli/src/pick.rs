@@ -145,9 +145,14 @@ struct PicksArgs {
     #[arg(long, value_name = "SCORE", default_value_t = 0.05, value_parser = number::<f32>,
         allow_negative_numbers = true)]
     min_score: f32,
-    /// Pick this tool with any score; may be repeated.
+    /// Pick this tool with any score; may be repeated, and may be a glob such as 'github/*'.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
+    /// Pick this tool if no other tool fits; may be repeated, and may be a glob.
+    ///
+    /// That suits general tools, such as a web search. Small talk gets none of them.
+    #[arg(long = "fallback", value_name = "TOOL")]
+    fallbacks: Vec<String>,
     /// Largest number of tokens of the picks' definitions.
     ///
     /// Tokens are counted with o200k_base, in the format of --provider or else of openai. Tools are
@@ -327,6 +332,7 @@ impl PickCommand {
             max_candidates: self.picks.max_candidates,
             min_score: self.picks.min_score,
             always_include: self.picks.always_include.clone(),
+            fallbacks: self.picks.fallbacks.clone(),
             access: self.request.access.clone().access(),
             timeout: deadline.map(|deadline| {
                 deadline
@@ -605,7 +611,11 @@ fn list(
 
 /// Returns the lines of a pick: score, reason, definition and duplicates.
 fn pick_lines(index: usize, pick: &Pick) -> String {
-    let mut text = format!("{:>2}. {}  {:.2}", index + 1, pick.tool.id, pick.score);
+    let mut text = format!("{:>2}. {}", index + 1, pick.tool.id);
+    // The score of a fallback did not decide, and neither did one that is shown as 0.
+    if !pick.provenance.fallback && pick.score >= 0.005 {
+        text.push_str(&format!("  {:.2}", pick.score));
+    }
     if !pick.reason.is_empty() {
         text.push_str(&format!("\n    {}", pick.reason));
     }

@@ -132,6 +132,8 @@ pub fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
             provider: Provider::Mcp.name().to_owned(),
             ..TokenBudget::new(tokens)
         }),
+        // The client has their definitions.
+        always_include: Vec::new(),
         ..view.options.clone()
     }
 }

@@ -202,10 +202,12 @@ impl Handler {
             tokens,
         } = self.session_tools(snapshot, view);
         let all_tokens = snapshot.tokens(view);
+        let mut always_listed = Vec::new();
         let tokens = if mode == Mode::PassThrough {
             all_tokens
         } else {
-            tokens
+            always_listed = snapshot.shown_definitions(view, &view.always_listed);
+            tokens + Tokenizer::O200k.count(&json!(always_listed).to_string())
         };
         self.gateway
             .meter
@@ -214,10 +216,22 @@ impl Handler {
             Mode::PassThrough => snapshot.shown_definitions(view, &view.tools),
             Mode::Dynamic => {
                 let mut definitions = Vec::from(front);
-                definitions.extend_from_slice(&lock(&self.session.joined));
+                definitions.extend(always_listed);
+                for joined in lock(&self.session.joined).iter() {
+                    if definitions
+                        .iter()
+                        .all(|listed| listed["name"] != joined["name"])
+                    {
+                        definitions.push(joined.clone());
+                    }
+                }
                 definitions
             }
-            _ => front.to_vec(),
+            _ => {
+                let mut definitions = Vec::from(front);
+                definitions.extend(always_listed);
+                definitions
+            }
         }
     }
 
@@ -473,12 +487,8 @@ impl Handler {
         let watched = tokio::spawn(async move {
             let is_shown_all = || {
                 let session = session.upgrade()?;
-                Some(
-                    session
-                        .session_tools
-                        .get()
-                        .is_some_and(|session_tools| session_tools.mode == Mode::PassThrough),
-                )
+                let session_tools = session.session_tools.get();
+                Some(session_tools.is_some_and(|tools| tools.mode == Mode::PassThrough))
             };
             let notify = || async { peer.notify_tool_list_changed().await.is_ok() };
             notify_changes(snapshots, &role, is_shown_all, notify).await;
@@ -526,26 +536,32 @@ async fn notify_changes<T, F>(
     T: Fn() -> F,
     F: Future<Output = bool>,
 {
-    let list = |snapshot: &Snapshot| -> Option<Vec<String>> {
+    // All visible tools, and those of them that are always listed.
+    let lists = |snapshot: &Snapshot| -> Option<[Vec<String>; 2]> {
         let view = snapshot.view(role).ok()?;
-        let definitions = snapshot.shown_definitions(&view, &view.tools);
-        Some(definitions.iter().map(Value::to_string).collect())
+        Some([&view.tools, &view.always_listed].map(|tools| {
+            let definitions = snapshot.shown_definitions(&view, tools);
+            definitions.iter().map(Value::to_string).collect()
+        }))
     };
     let mut previous = {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        list(&snapshot)
+        lists(&snapshot)
     };
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let current = list(&snapshot);
+        let current = lists(&snapshot);
         let Some(is_shown_all) = is_shown_all() else {
             return;
         };
-        if current != previous {
-            previous = current;
-            if is_shown_all && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
-                return;
-            }
+        let shown = |lists: &Option<[Vec<String>; 2]>| {
+            let lists = lists.as_ref()?;
+            Some(lists[usize::from(!is_shown_all)].clone())
+        };
+        let has_changed = shown(&current) != shown(&previous);
+        previous = current;
+        if has_changed && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
+            return;
         }
     }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
+use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
 use picktools_import::mcp::Server;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings, ToolPatterns};
+pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings};
 
 /// The role of callers without another role.
 pub const DEFAULT_ROLE: &str = "default";
@@ -41,6 +42,10 @@ pub struct Settings {
     pub pass_through_tokens: Option<usize>,
     /// The most tokens of the definitions that a search returns; 6,000 by default.
     pub search_tokens: Option<usize>,
+    /// Names and globs of tools that are always listed, in addition to the front tools.
+    pub always_include: Vec<String>,
+    /// Names and globs of general tools that a search returns if no other tool fits.
+    pub fallbacks: Vec<String>,
     /// The style of tool names.
     pub names: NameStyle,
     /// `true` if equal tools of several servers are shown as one tool with a parameter for the
@@ -400,6 +405,14 @@ impl Settings {
     ///
     /// [`SettingsError`], which names the member.
     pub fn check(&self) -> Result<(), SettingsError> {
+        let floors = [
+            ("always_include", &self.always_include),
+            ("fallbacks", &self.fallbacks),
+        ];
+        for (setting, patterns) in floors {
+            ToolPatterns::new(patterns)
+                .map_err(|error| SettingsError(format!("{setting}: {error}")))?;
+        }
         for (name, role) in &self.roles {
             let refuse = |what| Err(SettingsError(format!("the role {name:?}: {what}")));
             let access = &role.access;

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::catalog::{CatalogError, CatalogFile, Conflicts};
 use picktools::excerpt::marked;
-use picktools::names::Advertising;
+use picktools::names::{Advertising, ToolPatterns};
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{
     Access, Catalog, CatalogOptions, Engine, PickError, PickOptions, Query, Selection, Tool,
@@ -69,6 +69,8 @@ pub struct View {
     pub tools: Vec<Arc<Tool>>,
     /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
+    /// The visible tools that are always listed.
+    pub(crate) always_listed: Vec<Arc<Tool>>,
     /// The visible tools that are shown as one.
     pub(crate) merged: MergedTools,
     tokens: OnceLock<usize>,
@@ -251,7 +253,11 @@ impl Snapshot {
                 trusted_sources.insert(source.clone());
             }
         }
+        let always_listed = self.matching_tools(&tools, &self.settings.always_include)?;
+        let fallbacks = self.matching_tools(&tools, &self.settings.fallbacks)?;
         let options = PickOptions {
+            always_include: ids(&always_listed),
+            fallbacks: ids(&fallbacks),
             // Each untrusted source gets one result.
             max_per_source: has_untrusted.then_some(UNTRUSTED_MAX_PER_SOURCE),
             trusted_sources,
@@ -269,11 +275,29 @@ impl Snapshot {
             hides: false,
             tools,
             sources,
+            always_listed,
             merged,
             tokens: OnceLock::new(),
         };
         view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
         Ok(view)
+    }
+
+    /// Returns the tools whose id, name or shown name the names and globs of a setting match.
+    fn matching_tools(
+        &self,
+        tools: &[Arc<Tool>],
+        patterns: &[String],
+    ) -> Result<Vec<Arc<Tool>>, String> {
+        let patterns = ToolPatterns::new(patterns).map_err(|error| error.to_string())?;
+        let mut matching = tools.to_vec();
+        matching.retain(|tool| {
+            let shown_name = self.names.get(&tool.id);
+            patterns.matches(&tool.id)
+                || patterns.matches(&tool.name)
+                || shown_name.is_some_and(|name| patterns.matches(name))
+        });
+        Ok(matching)
     }
 
     /// Returns the definition of a tool, as in `tools/list` without merged tools.
@@ -356,6 +380,11 @@ impl View {
             }),
         }
     }
+}
+
+/// Returns the ids of tools.
+fn ids(tools: &[Arc<Tool>]) -> Vec<String> {
+    tools.iter().map(|tool| tool.id.clone()).collect()
 }
 
 /// Returns the tools of upstreams as catalog files.

@@ -231,6 +231,7 @@ impl FirstStage {
         let names_of_options = options
             .always_include
             .iter()
+            .chain(&options.fallbacks)
             .chain(&access.exclude)
             .chain(&access.quarantine)
             .chain(access.quotas.keys());

@@ -18,6 +18,7 @@ use picktools::Mode;
 use picktools::deadline::Deadline;
 use picktools::embed::{Embedder, ModelKind, StaticEmbedder};
 use picktools::engine::{Embeddings, Engine};
+use picktools::names::is_glob;
 use picktools::options::{PickError, PickOptions};
 use picktools::query::Query;
 use picktools::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
@@ -301,6 +302,7 @@ impl SharedEngine {
             return self.pick_locally(engine, &snapshot, query, options);
         }
         options.check()?;
+        refuse_globs(options)?;
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
         let pick = |engine: &Engine, embeddings: &mut _| {
@@ -386,6 +388,26 @@ impl SharedEngine {
         }
         Ok(selection)
     }
+}
+
+/// Refuses globs, because only complete names can be looked up in the store.
+fn refuse_globs(options: &PickOptions) -> Result<(), PickError> {
+    let floors = [
+        ("always_include", &options.always_include),
+        ("fallbacks", &options.fallbacks),
+    ];
+    for (option, names) in floors {
+        if let Some(glob) = names.iter().find(|name| is_glob(name)) {
+            let remedy = "write complete names: a glob needs the complete catalog, and this \
+                          snapshot is searched in the store";
+            return Err(PickError::InvalidOption {
+                option,
+                value: format!("{glob:?}"),
+                remedy,
+            });
+        }
+    }
+    Ok(())
 }
 
 impl SharedEngineInner {

@@ -84,6 +84,9 @@ fn inclusion_clauses(provenance: &Provenance) -> Vec<String> {
     if provenance.always_included {
         clauses.push("always included by the caller".to_owned());
     }
+    if provenance.fallback {
+        clauses.push("fallback, because no other tool is likely to fit".to_owned());
+    }
     if let Some(name) = &provenance.in_use {
         clauses.push(format!("in use as {name:?}"));
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use picktools::excerpt::marked;
-use picktools::names::{NameTable, Resolution};
+use picktools::names::{NameTable, Resolution, is_glob};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
 use picktools_audit::{self as audit, NumberedRecord, PolicyRecord, Record, SelectionRecord};
 use picktools_gateway::Settings;
@@ -360,6 +360,7 @@ impl<'a> Replayer<'a> {
         }
         if let Some((_, names)) = &self.catalog {
             options.always_include.retain(|name| is_known(names, name));
+            options.fallbacks.retain(|name| is_known(names, name));
         }
         Ok(engine.pick(query, &options)?)
     }
@@ -432,7 +433,7 @@ impl<'a> Replayer<'a> {
 }
 
 fn is_known(names: &NameTable, name: &str) -> bool {
-    !matches!(names.resolve(name), Resolution::Unknown { .. })
+    is_glob(name) || !matches!(names.resolve(name), Resolution::Unknown { .. })
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -1,8 +1,6 @@
 //! Settings of the model proxy.
 
-use std::collections::BTreeSet;
-
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use picktools::names::ToolPatterns;
 use serde::Deserialize;
 
 /// Settings of the model proxy.
@@ -40,41 +38,6 @@ pub enum HostTools {
     Keep,
     /// They are narrowed like all other functions.
     Narrow,
-}
-
-/// The compiled names and globs of tools.
-#[derive(Debug)]
-pub struct ToolPatterns {
-    names: BTreeSet<String>,
-    globs: GlobSet,
-}
-
-impl ToolPatterns {
-    /// Compiles the names and globs of the setting `setting`.
-    fn new(setting: &str, patterns: &[String]) -> Result<Self, String> {
-        let mut globs = GlobSetBuilder::new();
-        for pattern in patterns {
-            if pattern.trim().is_empty() {
-                return Err(format!("{setting}: a name is empty; remove it"));
-            }
-            let glob = Glob::new(pattern).map_err(|error| {
-                format!("{setting}: invalid pattern {pattern:?}: {}", error.kind())
-            })?;
-            globs.add(glob);
-        }
-        let globs = globs
-            .build()
-            .map_err(|error| format!("{setting}: invalid patterns: {}", error.kind()))?;
-        Ok(Self {
-            names: patterns.iter().cloned().collect(),
-            globs,
-        })
-    }
-
-    /// Returns `true` if a pattern is the name or matches it.
-    pub fn matches(&self, name: &str) -> bool {
-        self.names.contains(name) || self.globs.is_match(name)
-    }
 }
 
 /// A model provider.
@@ -158,7 +121,8 @@ impl ProxySettings {
     ///
     /// A message that names the invalid pattern.
     pub fn always_included(&self) -> Result<ToolPatterns, String> {
-        ToolPatterns::new("proxy.always_include", &self.always_include)
+        ToolPatterns::new(&self.always_include)
+            .map_err(|error| format!("proxy.always_include: {error}"))
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

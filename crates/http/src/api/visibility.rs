@@ -1,6 +1,7 @@
 //! The limits of a caller's role: pick options, and selections without hidden tools.
 
 use picktools::access::AccessError;
+use picktools::names::is_glob;
 use picktools::{PickOptions, Selection};
 use picktools_gateway::refusal::is_hidden;
 use picktools_gateway::snapshot::View;
@@ -20,6 +21,7 @@ pub(crate) fn restrict_options(
             "options.always_include",
             &mut requested.always_include.iter() as &mut dyn Iterator<Item = &String>,
         ),
+        ("options.fallbacks", &mut requested.fallbacks.iter()),
         (
             "options.access.exclude",
             &mut requested.access.exclude.iter(),
@@ -31,7 +33,8 @@ pub(crate) fn restrict_options(
         ("options.access.quotas", &mut requested.access.quotas.keys()),
     ];
     for (place, names) in names_of_options {
-        for name in names {
+        // A glob matches eligible tools only.
+        for name in names.filter(|name| !is_glob(name)) {
             view.find_tool(name)
                 .map_err(|error| Problem::invalid(error.to_string()).at(place))?;
         }
@@ -66,7 +69,19 @@ pub(crate) fn restrict_options(
         .timeout
         .unwrap_or(super::pick::MAX_PICK_TIME)
         .min(super::pick::MAX_PICK_TIME);
+    let mut always_include = requested.always_include;
+    for id in &limits.always_include {
+        if !always_include.contains(id) {
+            always_include.push(id.clone());
+        }
+    }
+    let mut fallbacks = requested.fallbacks;
+    if fallbacks.is_empty() {
+        fallbacks.clone_from(&limits.fallbacks);
+    }
     Ok(PickOptions {
+        always_include,
+        fallbacks,
         access,
         max_per_source,
         trusted_sources,

@@ -48,6 +48,35 @@ fn several() -> PickOptions {
 }
 
 #[test]
+fn floors_are_found_by_name_in_a_store_and_globs_only_in_memory() {
+    let server = StoreServer::with_search(&[]);
+    let local = Engine::new(workplace()).expect("it is indexed");
+    published(&local, &server.url());
+    let options = |name: &str| PickOptions {
+        fallbacks: vec![name.to_owned()],
+        ..PickOptions::default()
+    };
+    let request = "how high is mount everest";
+    for (max_local_tools, allows_globs) in [(0, false), (1_000, true)] {
+        let shared = shared(&server.url(), max_local_tools);
+        let selection = pick(&shared, request, &options("wiki/search_pages"));
+        assert_eq!(ids(&selection), ["wiki/search_pages"]);
+        let picked = shared.pick(&Query::new(request), &options("wiki/search_*"));
+        match (picked, allows_globs) {
+            (Ok(selection), true) => assert_eq!(ids(&selection), ["wiki/search_pages"]),
+            (Err(error), false) => {
+                let message = error.to_string();
+                assert!(
+                    message.contains("fallbacks is \"wiki/search_*\""),
+                    "{message}"
+                );
+            }
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn shared_engine_picks_like_a_local_engine() {
     let server = StoreServer::with_search(&[]);
     let local = Engine::new(workplace()).expect("it is indexed");

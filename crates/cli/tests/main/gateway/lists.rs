@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Place, code, eventually, gateway_program, said, upstream};
+use super::{Place, code, eventually, gateway_program, said, text, upstream};
 use crate::cli::stderr;
 
 #[test]
@@ -190,6 +190,56 @@ fn resources_and_prompts_are_namespaced_per_upstream() {
         &json!({"ref": reference, "argument": argument}),
     );
     assert_eq!(completed["result"]["completion"]["values"], json!(["Ala"]));
+}
+
+#[test]
+fn always_included_tools_are_listed_and_fallbacks_are_found() {
+    let place = Place::with(&json!({"one": upstream(), "two": upstream()}));
+    place.write(
+        "settings.json",
+        &json!({
+            "mode": "search", "always_include": ["one/add", "two__ec*", "down/*"],
+            "fallbacks": ["two/echo"], "roles": {"default": {"deny": ["one/echo"]}}
+        }),
+    );
+    let mut client = place.client(&json!({}));
+    let listed = client.listed();
+    assert_eq!(listed[3..], ["one__add", "two__echo"]);
+    let names = |found: &Value| {
+        let tools = found["tools"].as_array().expect("a list");
+        let names = tools.iter().map(|tool| text(&tool["name"]));
+        names.collect::<Vec<_>>()
+    };
+    let found = client.search("how high is mount everest");
+    assert_eq!(names(&found), ["two__echo"], "{found}");
+    let reason = text(&found["tools"][0]["reason"]);
+    assert!(reason.starts_with("fallback"), "{reason}");
+    let found = client.search("thanks a lot!");
+    assert_eq!(names(&found), [""; 0], "{found}");
+    let found = client.search("sum of two numbers");
+    assert!(names(&found)[0].ends_with("__add"), "{found}");
+    assert_eq!(said(&client.call("two__echo", json!({"text": "x"}))), "x");
+}
+
+#[test]
+fn list_changes_of_always_included_tools_are_notified() {
+    let place = Place::faulty();
+    place.write(
+        "settings.json",
+        &json!({
+            "mode": "search", "always_include": ["up/grown"],
+            "upstreams": {"up": {"new_tools": "approve"}}
+        }),
+    );
+    let mut client = place.client(&json!({}));
+    assert_eq!(client.listed().len(), 3);
+    client.heard.clear();
+    assert_eq!(said(&client.run("up__changes", json!({}))), "done");
+    eventually("it is told", || {
+        client.ask("ping", &json!({}));
+        !client.told("notifications/tools/list_changed").is_empty()
+    });
+    assert_eq!(client.listed()[3..], ["up__grown"]);
 }
 
 #[test]
