@@ -423,6 +423,7 @@ impl Engine {
         let deprecated_aliases =
             aliases::deprecated_aliases(&request, &skill_tool_names, &decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
+        let above_threshold = candidates.not_picked(&decisions);
         let uses_fallback = report
             .degraded
             .iter()
@@ -456,6 +457,7 @@ impl Engine {
             uncalibrated,
             ineligible: explainer.ineligible(),
             blocked: blocked::blocked_match(&request, &ranked),
+            above_threshold,
             below_threshold,
             deprecated_aliases,
             unknown_in_use: request.in_use.unknown.clone(),

@@ -81,6 +81,8 @@ pub struct Selection {
     /// ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockedMatch>,
+    /// The number of other eligible tools that could have been picked: no place was left for them.
+    pub above_threshold: usize,
     /// The number of eligible tools that scored below `min_score` or matched nothing.
     pub below_threshold: usize,
     /// The deprecated aliases in use, at most 50.
@@ -498,15 +500,15 @@ pub enum DropReason {
 impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MaxPerSource => "no room: its source has reached max_per_source",
-            Self::MaxCandidates => "no room: more tools are named than max_candidates allows",
+            Self::MaxPerSource => "its source has reached max_per_source",
+            Self::MaxCandidates => "more tools are named than max_candidates allows",
             Self::Same => "duplicate of a picked tool from another source",
-            Self::Account => "no room: it equals a picked tool from another source",
+            Self::Account => "it equals a picked tool from another source",
             Self::Copy => "untrusted near-duplicate of a picked tool from a trusted source",
-            Self::Covered => "no room: its place went to a tool for another part of the request",
-            Self::TokenBudget => "no room: it does not fit the token budget",
-            Self::MaxInUse => "no room: more tools are in use than are kept",
-            Self::MaxRequired => "no room: the picks require too many tools",
+            Self::Covered => "its place went to a tool for another part of the request",
+            Self::TokenBudget => "it does not fit the token budget",
+            Self::MaxInUse => "more tools are in use than are kept",
+            Self::MaxRequired => "the picks require too many tools",
         })
     }
 }

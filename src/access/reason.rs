@@ -86,7 +86,7 @@ impl IneligibleReason {
                 .join(separator)
         };
         match self {
-            Self::Unsafe => "unsafe tool: unsafe tools are not allowed".to_owned(),
+            Self::Unsafe => "unsafe tools are not allowed".to_owned(),
             Self::ThreatLevel { level, most } => {
                 format!(
                     "threat level {}: the highest allowed level is {}",

@@ -136,6 +136,18 @@ impl<'q> Candidates<'q> {
         }
     }
 
+    /// Returns the number of candidates that are not picked.
+    pub(super) fn not_picked(&self, decisions: &[Decision]) -> usize {
+        let mut picked = BTreeSet::new();
+        for decision in decisions {
+            if decision.picked().is_some() {
+                picked.insert(decision.tool);
+            }
+        }
+        let is_picked = |candidate: &&Candidate| picked.contains(&candidate.tool);
+        self.all.len() - self.all.iter().filter(is_picked).count()
+    }
+
     /// Returns the number of ranked tools that are neither candidates nor required by picks.
     pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
         let mut required = BTreeSet::new();

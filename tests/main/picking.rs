@@ -423,6 +423,41 @@ fn tools_below_threshold_are_counted() {
 }
 
 #[test]
+fn every_tool_is_counted_once() {
+    let total = WORKPLACE.catalog().len();
+    let mut has_more = false;
+    for query in [
+        "find a free room for a meeting and send the invitation by mail",
+        "use terminate_instance on the old web server, then post in the chat that it is done",
+        "merge the contracts",
+        "thanks!",
+        "",
+    ] {
+        for max_candidates in [1, 3, 200] {
+            for min_score in [0.0, 0.05, 0.5] {
+                for choice in [SelectionMode::Best, SelectionMode::Set] {
+                    let options = PickOptions {
+                        max_candidates,
+                        min_score,
+                        choice,
+                        ..PickOptions::default()
+                    };
+                    let selection = pick(&WORKPLACE, query, &options);
+                    let counted = selection.picks.len()
+                        + selection.required.len()
+                        + selection.above_threshold
+                        + selection.below_threshold
+                        + selection.ineligible.total;
+                    assert_eq!(counted, total, "{query}: {options:?}");
+                    has_more |= selection.above_threshold > 0;
+                }
+            }
+        }
+    }
+    assert!(has_more);
+}
+
+#[test]
 fn equal_scores_keep_registration_order() {
     let names = ["zebra", "ant", "mole", "bee"];
     let twins = names.map(|source| tool(source, "send_mail", "Sends a mail"));

@@ -144,6 +144,12 @@ impl Selection {
         self.0.answerable
     }
 
+    /// The number of other tools that could have been picked, but for which no place was left.
+    #[getter]
+    fn above_threshold(&self) -> usize {
+        self.0.above_threshold
+    }
+
     /// The number of tools below the threshold.
     #[getter]
     fn below_threshold(&self) -> usize {

@@ -544,7 +544,7 @@ fn write_exclusions(text: &mut String, selection: &Selection, explain: bool) -> 
     let dropped = selection
         .dropped
         .iter()
-        .map(|dropped| format!("{} excluded: {}", dropped.tool_id, dropped.reason));
+        .map(|dropped| format!("{} is excluded: {}", dropped.tool_id, dropped.reason));
     list(text, " -  ", dropped, MAX_LISTED)?;
     let errors = selection.scorer_errors.iter().map(output::line);
     list(text, " -  ", errors, MAX_LISTED)
@@ -556,7 +556,7 @@ fn write_ineligible(text: &mut String, selection: &Selection, explain: bool) -> 
     for tool in &selection.ineligible.tools {
         if explain || tool.named.is_some() {
             lines.push(format!(
-                "{} not eligible{}: {}",
+                "{}{} is not eligible: {}",
                 tool.tool_id,
                 name_origin(tool),
                 reasons(&tool.reasons)
@@ -584,7 +584,7 @@ fn write_ineligible(text: &mut String, selection: &Selection, explain: bool) -> 
     }
     writeln!(
         text,
-        " -  {tool_id} not eligible (best match, score {score:.2}): {}",
+        " -  {tool_id} (best match, score {score:.2}) is not eligible: {}",
         reasons(blocked_reasons)
     )
 }
@@ -687,7 +687,7 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
         for tool in ineligible {
             writeln!(
                 text,
-                "    {} not eligible (needed by the skill): {}",
+                "    {} (needed by the skill) is not eligible: {}",
                 tool.tool_id,
                 reasons(&tool.reasons)
             )?;
@@ -743,12 +743,16 @@ fn summary(selection: &Selection) -> String {
     } else {
         format!(" ({})", counts.join(", "))
     };
+    let above = match selection.above_threshold {
+        0 => String::new(),
+        count => format!(", {count} more above the threshold"),
+    };
     let answerable = match selection.answerable {
         Some(estimate) => format!(", answerability {estimate:.2}"),
         None => String::new(),
     };
     format!(
-        "{}{} by {}{answerable}{required}, {below_threshold} below the threshold, \
+        "{}{} by {}{answerable}{required}{above}, {below_threshold} below the threshold, \
          {} not eligible{counts}",
         picks.len(),
         if picks.len() == 1 { " pick" } else { " picks" },

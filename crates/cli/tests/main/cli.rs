@@ -203,38 +203,38 @@ fn pick_explain_shows_ranks_terms_and_exclusions() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     for (arguments, excluded) in [
-        (&[][..], "files/delete_file not eligible: unsafe tool"),
+        (&[][..], "files/delete_file is not eligible: unsafe tools"),
         (
             &[],
-            "forge/merge_pull_request not eligible: requires role maintainer",
+            "forge/merge_pull_request is not eligible: requires role maintainer",
         ),
         (
             &[],
-            "forge/delete_repository not eligible: unsafe tool: unsafe tools are not allowed; requires role admin",
+            "forge/delete_repository is not eligible: unsafe tools are not allowed; requires role admin",
         ),
         (
             &["--execution-mode", "interactive"],
-            "files/compress_folder not eligible: requires execution mode batch",
+            "files/compress_folder is not eligible: requires execution mode batch",
         ),
         (
             &["--capability", "streaming"],
-            "forge/create_issue not eligible: lacks capability streaming",
+            "forge/create_issue is not eligible: lacks capability streaming",
         ),
         (
             &["--max-cost", "0.005"],
-            "chat/summarize_thread not eligible: too costly: a call costs 0.02, 0.005 is left",
+            "chat/summarize_thread is not eligible: too costly: a call costs 0.02, 0.005 is left",
         ),
         (
             &["--deny-source", "mail"],
-            "mail/send_email not eligible: source not allowed: mail",
+            "mail/send_email is not eligible: source not allowed: mail",
         ),
         (
             &["--allow-source", "mail"],
-            "forge/create_issue not eligible: source not allowed: forge",
+            "forge/create_issue is not eligible: source not allowed: forge",
         ),
         (
             &["--exclude", "search_code"],
-            "forge/search_code not eligible: excluded by the caller",
+            "forge/search_code is not eligible: excluded by the caller",
         ),
     ] {
         let pick = [
@@ -253,13 +253,13 @@ fn pick_explain_shows_ranks_terms_and_exclusions() {
         );
     }
     let door = ["pick", "lock the front door", "--catalog", WORKPLACE];
-    let blocked = " -  home/lockDoor not eligible (best match, score 0.9";
+    let blocked = " -  home/lockDoor (best match, score 0.9";
     assert!(answer(&door).contains(blocked), "{}", answer(&door));
     let silent = answer(&[&door[..], &["--tell-blocked", "never"]].concat());
     assert!(!silent.contains("lockDoor"), "{silent}");
     let named = answer(&["pick", "`delete_file`", "--catalog", WORKPLACE]);
     assert!(
-        named.contains("files/delete_file not eligible (named in the request): unsafe tool"),
+        named.contains("files/delete_file (named in the request) is not eligible: unsafe tools"),
         "{named}"
     );
 }

@@ -121,7 +121,7 @@ fn quota_of_zero_forbids_picks_and_calls() {
     );
     let none = pick("calendar/book_meeting_room=0");
     assert!(
-        none.contains("calendar/book_meeting_room not eligible (named in the request): "),
+        none.contains("calendar/book_meeting_room (named in the request) is not eligible: "),
         "{none}"
     );
     assert!(none.contains("quota 1"), "{none}");

@@ -43,7 +43,7 @@ fn long_lists_are_cut_with_a_count() {
         let text = stdout(&output);
         let left_out = text
             .lines()
-            .filter(|line| line.contains(" not eligible: "))
+            .filter(|line| line.contains(" is not eligible: "))
             .count();
         assert!(
             left_out <= 21 && text.contains("more; --json lists them all"),

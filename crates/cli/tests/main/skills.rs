@@ -27,7 +27,7 @@ fn pick_prints_skills_after_the_picks() {
         "\nSkills:\n 1. deploy-staging  0.",
         "  deploy-staging/SKILL.md\n",
         "    Its tools: terminal/terminalRun, terminal/terminalReadFile\n",
-        "    terminal/terminalWriteFile not eligible (needed by the skill): excluded by the caller\n",
+        "    terminal/terminalWriteFile (needed by the skill) is not eligible: excluded by the caller\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }

@@ -329,7 +329,7 @@ fn validate_refuses_calls_for_the_reasons_of_a_pick() {
     let (code, text) = validate(WORKPLACE, &call, &[]);
     assert_eq!(code, Some(1));
     assert!(
-        text.contains("files/delete_file cannot be called: unsafe tool"),
+        text.contains("files/delete_file cannot be called: unsafe tools"),
         "{text}"
     );
     let refused = report(WORKPLACE, &call, &[]);

@@ -283,6 +283,13 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
         selection.picks.len().to_string(),
         format!("of {considered} tools of the role"),
     ));
+    if selection.above_threshold > 0 {
+        facts.push(fact(
+            "more above the threshold",
+            selection.above_threshold.to_string(),
+            "no place was left".to_owned(),
+        ));
+    }
     facts.push(fact(
         "below the threshold",
         selection.below_threshold.to_string(),
