@@ -14,29 +14,31 @@ use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::select::{Decision, POOL};
 use crate::selection::Stage;
 
-/// The number of best candidates whose evidence a selection contains. The evidence is that of the
-/// picks and of the other tools among these candidates.
+/// The number of best candidates whose evidence a selection contains with the option `debug`. It
+/// also contains the evidence of every pick.
 pub(super) const MAX_CONSIDERED: usize = 100;
 
 /// The probability from which a tool is likely to fit a request, so that no fallback is needed.
 const LIKELY: f32 = 0.5;
 
-/// The tools that may be picked.
+/// The tools that can be picked for the request. Tools that picks require are added later, and need
+/// not be candidates.
 pub(super) struct Candidates<'q> {
-    /// The candidates that later stages may reach: the best ones, then the other tools of
-    /// subqueries. Both groups are in the order of their scores for the complete request.
+    /// The candidates that later stages look at: the best ones, then the tools of subqueries that
+    /// are not among them. Both groups are in the order of their scores for the complete request.
     pub(super) ranking: Ranking,
     /// All candidates, in no order.
     all: Vec<Candidate>,
     /// The number of ranked tools that are not candidates. Picks may require some of them.
-    below_threshold: usize,
+    non_candidates: usize,
     pub(super) protected: ProtectedTools,
     /// The subqueries that the picks should cover; empty if the request has a single part.
     pub(super) subqueries: Vec<Subquery<'q>>,
-    /// The tools that reach `min_score` for a subquery, with the position of the subquery for which
-    /// they score best; best score first.
+    /// The tools that reach `min_score` for a subquery, at most `max_candidates` for each subquery.
+    /// Each has the position of the subquery for which it scores best; best score first.
     pub(super) of_subqueries: Vec<(ToolId, usize)>,
-    /// The tools that are candidates only because of a subquery, with its position.
+    /// Those tools of `of_subqueries` that would not be candidates otherwise, with the position of
+    /// the subquery.
     pub(super) for_subquery: BTreeMap<ToolId, usize>,
     /// The tools that are candidates only because no other tool is likely to fit.
     pub(super) fallbacks: BTreeSet<ToolId>,
@@ -46,7 +48,8 @@ pub(super) struct Candidates<'q> {
 
 /// The tools that are candidates whatever their score.
 pub(super) struct ProtectedTools {
-    /// Tools that are named or always included.
+    /// Tools that the request names or that are always included, and a fallback that takes a place
+    /// beside other candidates.
     pub(super) mandatory: BTreeSet<ToolId>,
     /// Tools in use.
     pub(super) in_use: BTreeSet<ToolId>,
@@ -76,7 +79,8 @@ impl ProtectedTools {
 }
 
 impl<'q> Candidates<'q> {
-    /// Applies `min_score` and sorts at least the best `window` candidates.
+    /// Applies `min_score`, and sorts the best candidates: at least `window`, the number of
+    /// candidates that the reranker receives.
     pub(super) fn new(
         request: &Request<'q>,
         ranked: &RequestRanking<'_>,
@@ -87,20 +91,23 @@ impl<'q> Candidates<'q> {
         let mut protected = ProtectedTools::new(request, ranked);
         let protected_tools = protected.all();
         let of_subqueries = tools_of_subqueries(&subqueries, request);
-        let mut all = above_threshold(request, ranked, &protected_tools);
+        let mut all = request_candidates(request, ranked, &protected_tools);
         let fits = all.len() > protected_tools.len() || !of_subqueries.is_empty();
-        let fallbacks = fallback_candidates(request, ranked, fits, &subqueries, &all);
+        let mut fallbacks = fallback_candidates(request, ranked, fits, &subqueries, &all);
+        fallbacks.retain(|fallback| of_subqueries.iter().all(|(tool, _)| tool != fallback));
         if fits {
             protected.mandatory.extend(&fallbacks);
         }
         all.extend(fallbacks.iter().map(|&tool| ranked.candidate(tool)));
         match ranked {
+            // The tools are in registration order, and each reaches the threshold.
             RequestRanking::Registration { .. } => {
                 report.skipped(Stage::MinScore, "there are no scores");
             }
             RequestRanking::Fused { .. } | RequestRanking::Custom(_) => report.ran(Stage::MinScore),
         }
         let pool = if subqueries.is_empty() { 0 } else { POOL };
+        // Duplicates of picks are skipped, so each may add a candidate from a lower rank.
         let duplicate_count = duplicates(request).map_or(0, DuplicateGroups::len);
         let depth = sorting_depth(request.options, protected_tools.len() + fallbacks.len())
             .max(pool)
@@ -117,16 +124,19 @@ impl<'q> Candidates<'q> {
             .filter(|(tool, _)| !sorted_tools.contains(tool))
             .map(|&(tool, _)| ranked.candidate(tool));
         ranking.extend(top_k(other_tools, usize::MAX));
-        let unranked = protected_tools
+        // Copies of trusted tools are not rankable. Those that a picked skill needs are candidates.
+        let protected_copies = protected_tools
             .iter()
             .filter(|&&tool| !request.rankable().admits(tool))
             .count();
-        let below_threshold =
-            request.rankable().admitted_count() + unranked - ranked.errors().len() - all.len();
+        // A tool with an invalid score is not ranked, and is never a candidate.
+        let ranked_count =
+            request.rankable().admitted_count() + protected_copies - ranked.errors().len();
+        let non_candidates = ranked_count - all.len();
         Self {
             ranking,
             all,
-            below_threshold,
+            non_candidates,
             protected,
             subqueries,
             of_subqueries,
@@ -163,12 +173,12 @@ impl<'q> Candidates<'q> {
                 required.remove(&candidate.tool);
             }
         }
-        self.below_threshold - required.len()
+        self.non_candidates - required.len()
     }
 }
 
-/// Returns the fallbacks that are candidates: all of them if no other tool fits, and the best one if
-/// other tools may fit, but none is likely to.
+/// Returns the fallbacks that are candidates: all of them if no other tool fits, and the best one
+/// if other tools may fit, but none is likely to.
 fn fallback_candidates(
     request: &Request<'_>,
     ranked: &RequestRanking<'_>,
@@ -211,16 +221,17 @@ pub(super) fn duplicates<'a>(request: &Request<'a>) -> Option<&'a DuplicateGroup
     Some(&request.index.duplicates)
 }
 
-/// Returns the tools that reach the threshold, and all protected tools.
-fn above_threshold(
+/// Returns the candidates for the complete request: the tools that reach the threshold, and all
+/// protected tools.
+fn request_candidates(
     request: &Request<'_>,
     ranked: &RequestRanking<'_>,
     protected: &BTreeSet<ToolId>,
 ) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     if !request.shows_nothing(ranked) {
-        let least = ranked.value_at(request.options.min_score);
-        candidates = ranked.reaching(request.rankable(), least);
+        let threshold = ranked.value_at(request.options.min_score);
+        candidates = ranked.reaching(request.rankable(), threshold);
     }
     if !protected.is_empty() {
         let mut others = protected.clone();
@@ -230,8 +241,8 @@ fn above_threshold(
     candidates
 }
 
-/// Returns the tools that reach `min_score` for a subquery, at most `max_candidates` for each, with
-/// the subquery for which they score best.
+/// Returns the tools that reach `min_score` for a subquery, at most `max_candidates` for each
+/// subquery, with the subquery for which they score best.
 fn tools_of_subqueries(subqueries: &[Subquery<'_>], request: &Request<'_>) -> Vec<(ToolId, usize)> {
     let mut best: BTreeMap<ToolId, (f32, usize)> = BTreeMap::new();
     for (position, subquery) in subqueries.iter().enumerate() {
@@ -251,7 +262,8 @@ fn tools_of_subqueries(subqueries: &[Subquery<'_>], request: &Request<'_>) -> Ve
         .collect()
 }
 
-/// Returns the tools of subqueries that are not candidates by their score for the whole request.
+/// Returns those tools of `of_subqueries` that are neither protected nor reach `min_score` for the
+/// complete request.
 fn subquery_candidates(
     of_subqueries: &[(ToolId, usize)],
     ranked: &RequestRanking<'_>,
@@ -259,12 +271,15 @@ fn subquery_candidates(
     protected: &BTreeSet<ToolId>,
 ) -> BTreeMap<ToolId, usize> {
     let threshold = ranked.value_at(request.options.min_score);
+    // If no tool is likely to serve the complete request, a tool may still serve a subquery.
     let shows_nothing = request.shows_nothing(ranked);
     let mut candidates = BTreeMap::new();
     for &(tool, subquery) in of_subqueries {
-        let reaches_threshold =
-            || !shows_nothing && ranked.reaches(ranked.candidate(tool), threshold);
-        if !protected.contains(&tool) && !reaches_threshold() {
+        if protected.contains(&tool) {
+            continue;
+        }
+        let reaches_threshold = !shows_nothing && ranked.reaches(ranked.candidate(tool), threshold);
+        if !reaches_threshold {
             candidates.insert(tool, subquery);
         }
     }

@@ -1,16 +1,20 @@
-//! The source index: each source of a catalog is a document of its tools.
+//! The source index, which scores the sources of a catalog for a request.
 //!
-//! The words of a request often point to a source more clearly than to a tool. Its topic words may
-//! occur only in other tools of the right source. For example, "the fourth heat needs its lanes"
-//! matches a swimming club's tools but says little about `publish_start_list`. So each source is
-//! one more document. Its words are those of its name and of its tools, counted once per tool, from
-//! every field. Its vector is the mean of its tools' vectors.
+//! A *source* is the server, document or file that a tool comes from. The words of a request often
+//! point to a source more clearly than to a tool. The topic words of the request may not occur in
+//! the needed tool, but in other tools of its source. For example, "the fourth heat needs its
+//! lanes" matches a swimming club's tools but says little about `publish_start_list`. So each
+//! source is one more document, which consists of its tools. Its words are those of its name and of
+//! its tools, counted once per tool, from every field. Its vector is the mean of its tools'
+//! vectors.
 //!
-//! A source with few tools is weaker evidence than one with many. Its mean is moved towards that of
-//! the catalog. Otherwise a single tool would confirm itself.
+//! A source with few tools is weaker evidence than one with many. So the mean of each source is
+//! moved towards that of the catalog, the more so the fewer tools it has. Otherwise a single tool
+//! would confirm itself.
 //!
-//! A long source contains more words of any request than a short one. What it contains by chance is
-//! removed from its keyword score, so that a source gains nothing by many or long descriptions.
+//! A long source contains more words of any request than a short one. So its keyword score is
+//! corrected for its length: a source that is longer than the average loses what it gets by chance,
+//! and a shorter one gains. Many or long descriptions are then no advantage.
 //!
 //! A tool without a source is a single-tool source. So is each tool of a very large source, which
 //! is more a collection than a service. An untrusted source is never merged with a trusted one of
@@ -36,27 +40,31 @@ use crate::ranking::{ToolId, ToolSet};
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
-/// The most tools of a source; a larger one is a collection.
+/// The largest number of tools of a service. Each tool of a larger source is a single-tool source.
 const MAX_SERVICE_TOOLS: usize = 500;
 /// BM25's term-frequency saturation. `docs/results.md` has the alternatives that were measured.
 const K1: f32 = 0.6;
 /// BM25's length normalisation.
 const B: f32 = 0.75;
-/// The number of steps in which the length of a source is compared with the average, from 0.
-const LENGTH_STEPS: usize = 16;
-/// The share of the average length in a step. A longer source than the last step counts like it.
+/// The number of entries in [`ChanceScores`]. Entry `i` is for a length of `i * LENGTH_STEP` times
+/// the average. Longer sources use the last entry.
+const LENGTH_ENTRIES: usize = 16;
+/// The difference in length between two entries, as a share of the average length.
 const LENGTH_STEP: f32 = 0.1;
 /// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
-/// The number of average tools that are added to each source's mean.
-const AVERAGE_TOOLS: f32 = 3.0;
+/// The strength of the shrinkage: each mean is computed as if the source had this many more tools,
+/// all equal to the mean of the catalog.
+const SHRINKAGE_TOOLS: f32 = 3.0;
 
-/// The sections of a saved index that hold the source index. They are missing if source scoring is
-/// off.
+/// The prefix of the sections of a saved index that hold the source index. The sections are missing
+/// if source scoring is off.
 const SECTION: &str = "source-words";
+/// The section with the source of each tool.
 const ASSIGNMENT: &str = "source-words.of";
 const NORMS: &str = "source-words.norms";
+/// The section with the sources that contain each term.
 const TERM_SOURCES: &str = "source-words.holding";
 const COUNTS: &str = "source-words.counts";
 
@@ -70,12 +78,12 @@ pub(crate) struct SourceIndex {
     terms: SourceTerms,
 }
 
-/// The terms of the sources.
+/// The terms of the sources; for a shard also their vectors.
 enum SourceTerms {
     /// All sources of the catalog.
     All(SourcePostings),
-    /// Some sources of a larger catalog, as rows.
-    Some {
+    /// A shard: some sources of a larger catalog, as rows.
+    Shard {
         rows: Vec<Arc<SourceRow>>,
         totals: Arc<SourceTotals>,
         document_frequencies: DocumentFrequencies,
@@ -86,14 +94,15 @@ enum SourceTerms {
 #[derive(Default)]
 struct SourcePostings {
     terms: Terms,
-    /// The source that contains the term, by posting; ascending within a term.
+    /// The source of each posting: a source that contains the term; ascending within a term.
     sources: Vec<u32>,
-    /// The number of the source's tools that contain the term, by posting. Each word of the source
-    /// name adds one.
+    /// The count of each posting: the number of the source's tools that contain the term, plus one
+    /// for each time that it occurs in the source name.
     counts: Vec<u16>,
 }
 
-/// Document frequencies: the number of documents that contain each term of a request.
+/// Document frequencies: for each term of a request, the number of documents that contain it. The
+/// documents are tools, sources or examples.
 pub(crate) type DocumentFrequencies = HashMap<TermKey, u32>;
 
 /// Totals over all sources of a catalog.
@@ -111,25 +120,25 @@ pub(crate) struct SourceTotals {
 pub struct SourceRow {
     /// The distinct terms, ascending.
     terms: Vec<TermKey>,
-    /// The number of tools that contain each term.
+    /// The count of each term, as in [`SourcePostings`].
     counts: Vec<u16>,
     /// The length of the source: the sum of `counts`.
     length: u32,
     /// The sum of its tools' vectors, by each model.
     vectors: Vec<Vec<f32>>,
-    tools: usize,
+    /// The number of its tools.
+    tool_count: usize,
 }
 
 impl SourceRow {
-    /// Takes the distinct terms of a source in ascending order, each with the number of tools that
-    /// contain it.
+    /// Takes the distinct terms of a source in ascending order, each with its count.
     pub(super) fn new(
         terms: Vec<TermKey>,
         counts: Vec<u16>,
         vectors: Vec<Vec<f32>>,
-        tools: usize,
+        tool_count: usize,
     ) -> Self {
-        // A row from a store may contain any numbers.
+        // The counts may come from a store and be wrong, so the sum must not overflow.
         let mut length = 0_u32;
         for &count in &counts {
             length = length.saturating_add(u32::from(count));
@@ -139,7 +148,7 @@ impl SourceRow {
             counts,
             length,
             vectors,
-            tools,
+            tool_count,
         }
     }
 
@@ -156,7 +165,7 @@ impl SourceRow {
     }
 
     pub(super) fn tools(&self) -> usize {
-        self.tools
+        self.tool_count
     }
 
     /// Returns the hashes of its terms.
@@ -170,10 +179,10 @@ impl SourceRow {
     }
 }
 
-/// The score that sources of each length get by chance, compared with one of average length. A long
-/// source contains more words of any request than a short one.
+/// For each length of a source, the score that it gets by chance, minus that of a source of average
+/// length. It is negative for short sources, and positive for long ones.
 #[derive(Default)]
-struct ChanceScores([f32; LENGTH_STEPS]);
+struct ChanceScores([f32; LENGTH_ENTRIES]);
 
 impl ChanceScores {
     /// Adds a term that some of the sources contain.
@@ -187,13 +196,13 @@ impl ChanceScores {
         }
     }
 
-    /// Removes what a source gets by chance from its score.
-    fn remove_from(&self, score: &mut f32, norm: f32) {
+    /// Corrects the score of a source for its length. A score of 0 stays 0.
+    fn correct(&self, score: &mut f32, norm: f32) {
         let relative_length = (norm / K1 - (1.0 - B)) / B;
         #[expect(clippy::cast_possible_truncation, reason = "it is saturated")]
         let step = (relative_length / LENGTH_STEP).round() as usize;
         if *score > 0.0 {
-            *score = (*score - self.0[step.min(LENGTH_STEPS - 1)]).max(0.0);
+            *score = (*score - self.0[step.min(LENGTH_ENTRIES - 1)]).max(0.0);
         }
     }
 }
@@ -232,11 +241,12 @@ impl SourceIndex {
     fn all_postings(&self) -> Option<&SourcePostings> {
         match &self.terms {
             SourceTerms::All(postings) => Some(postings),
-            SourceTerms::Some { .. } => None,
+            SourceTerms::Shard { .. } => None,
         }
     }
 
-    /// Returns the memory use in bytes.
+    /// Returns the memory use of the assignment, the norms and the postings, in bytes. The rows of
+    /// a shard are not counted.
     pub(super) fn memory(&self) -> usize {
         let assignment =
             size_of_val(&*self.assignment.numbers) + size_of_val(&*self.assignment.ends);
@@ -289,9 +299,10 @@ impl SourceIndex {
             .iter()
             .flatten()
             .for_each(|&group| group_sizes[group] += 1);
-        let is_shared = |group: &usize| (2..=MAX_SERVICE_TOOLS).contains(&group_sizes[*group]);
-        let shared_tools = groups.iter().flatten().copied().filter(is_shared).count();
-        if shared_tools == 0 || 2 * shared_tools < catalog.len() {
+        // A group that is a source; each tool of another group is a single-tool source.
+        let is_service = |group: &usize| (2..=MAX_SERVICE_TOOLS).contains(&group_sizes[*group]);
+        let service_tools = groups.iter().flatten().copied().filter(is_service).count();
+        if service_tools == 0 || 2 * service_tools < catalog.len() {
             return None;
         }
         let mut source_of_group: Vec<Option<u32>> = vec![None; group_sizes.len()];
@@ -300,7 +311,7 @@ impl SourceIndex {
         let mut sizes = Vec::new();
         let mut name_words = Vec::new();
         for group in groups {
-            let group = group.filter(is_shared);
+            let group = group.filter(is_service);
             let known_source = match group {
                 Some(group) => source_of_group[group],
                 None => None,
@@ -324,11 +335,17 @@ impl SourceIndex {
         }
         name_words.sort_unstable();
         let assignment = SourceAssignment::new(numbers);
-        Some(Self::count(assignment, sizes, postings, &name_words))
+        Some(Self::from_postings(
+            assignment,
+            sizes,
+            postings,
+            &name_words,
+        ))
     }
 
-    /// Counts the tools of each source that contain a term, including the words of the source name.
-    fn count(
+    /// Builds the postings of the sources from those of the tools. `names` has the words of the
+    /// source names, ascending, each with its source.
+    fn from_postings(
         assignment: SourceAssignment,
         sizes: Vec<u32>,
         postings: &[(usize, &Postings)],
@@ -349,8 +366,9 @@ impl SourceIndex {
                 Some((last, count)) if *last == source => *count += 1,
                 _ => source_counts.push((source, 1)),
             };
-            for (run, range) in containing {
-                match postings.get(*run) {
+            for (list, range) in containing {
+                // The last list is that of the names.
+                match postings.get(*list) {
                     Some((first, postings)) => {
                         let numbers = &assignment.numbers[*first..];
                         postings
@@ -401,14 +419,14 @@ impl SourceIndex {
         let mut sizes = Vec::with_capacity(rows.len());
         let mut norms = Vec::with_capacity(rows.len());
         for row in &rows {
-            sizes.push(number(row.tools));
+            sizes.push(number(row.tool_count));
             norms.push(norm(row.length, totals.average));
         }
         Self {
             assignment: SourceAssignment::new(numbers),
             sizes,
             norms,
-            terms: SourceTerms::Some {
+            terms: SourceTerms::Shard {
                 rows,
                 totals: Arc::clone(totals),
                 document_frequencies,
@@ -421,13 +439,14 @@ impl SourceIndex {
         self.sizes.len()
     }
 
-    /// Returns the number of a tool's source, and the number of that source's tools.
+    /// Returns the index of a tool's source, and how many tools that source has.
     pub(super) fn find(&self, tool: ToolId) -> (u32, u32) {
         let source = self.assignment.numbers[tool.index()];
         (source, self.sizes[source as usize])
     }
 
-    /// Calls `each` with every term, the sources that contain it and the number of tools in each.
+    /// Calls `each` with every term, the sources that contain it and its count in each. A shard has
+    /// no such terms.
     pub(super) fn each_term(&self, mut each: impl FnMut(TermKey, &[u32], &[u16])) {
         let Some(SourcePostings {
             terms,
@@ -442,7 +461,7 @@ impl SourceIndex {
         }
     }
 
-    /// Returns the number of sources and their average length.
+    /// Returns the number of sources and their average length, which is 0 for a shard.
     pub(super) fn totals(&self) -> (usize, f32) {
         let mut length = 0_u64;
         self.each_term(|_, _, counts| {
@@ -451,7 +470,8 @@ impl SourceIndex {
         (self.sizes.len(), length as f32 / self.sizes.len() as f32)
     }
 
-    /// Returns the BM25 score of each tool's source for the weighted terms of a request.
+    /// Returns the BM25 score of each tool's source for the weighted terms of a request, corrected
+    /// for the length of the source.
     pub(crate) fn keyword(
         &self,
         terms: impl Iterator<Item = (TermKey, TermKind, f32)>,
@@ -459,16 +479,17 @@ impl SourceIndex {
         let mut scores = vec![0.0; self.sizes.len()];
         let mut by_chance = ChanceScores::default();
         for (key, kind, weight) in terms {
-            let share = if kind == TermKind::Pair {
+            let term_weight = if kind == TermKind::Pair {
                 PAIR_WEIGHT * weight
             } else {
                 weight
             };
             let idf =
                 |sources: usize, containing: usize| (1.0 + sources as f32 / containing as f32).ln();
-            let mut add = |source: usize, idf: f32, tools: u16| {
-                let tools = f32::from(tools);
-                scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
+            let mut add = |source: usize, idf: f32, count: u16| {
+                let count = f32::from(count);
+                scores[source] +=
+                    term_weight * idf * (K1 + 1.0) * count / (count + self.norms[source]);
             };
             match &self.terms {
                 SourceTerms::All(SourcePostings {
@@ -482,34 +503,35 @@ impl SourceIndex {
                         continue;
                     }
                     let idf = idf(self.sizes.len(), containing);
-                    by_chance.add(share * idf, self.sizes.len(), containing);
-                    for (&source, &tools) in sources[range.clone()].iter().zip(&counts[range]) {
-                        add(source as usize, idf, tools);
+                    by_chance.add(term_weight * idf, self.sizes.len(), containing);
+                    for (&source, &count) in sources[range.clone()].iter().zip(&counts[range]) {
+                        add(source as usize, idf, count);
                     }
                 }
-                SourceTerms::Some {
+                SourceTerms::Shard {
                     rows,
                     totals,
                     document_frequencies,
                 } => {
+                    // A term without a document frequency is treated as if one source contained it.
                     let frequency = document_frequencies.get(&key);
                     let containing = frequency.map_or(1, |&count| count as usize);
-                    // A term that no source contains is in none of these.
+                    // No source of the catalog contains the term, so no row does.
                     if containing == 0 {
                         continue;
                     }
                     let idf = idf(totals.sources, containing);
-                    by_chance.add(share * idf, totals.sources, containing);
+                    by_chance.add(term_weight * idf, totals.sources, containing);
                     for (source, row) in rows.iter().enumerate() {
                         row.count(key)
                             .into_iter()
-                            .for_each(|tools| add(source, idf, tools));
+                            .for_each(|count| add(source, idf, count));
                     }
                 }
             }
         }
         for (score, &norm) in scores.iter_mut().zip(&self.norms) {
-            by_chance.remove_from(score, norm);
+            by_chance.correct(score, norm);
         }
         self.assign_scores(scores)
     }
@@ -538,21 +560,23 @@ impl SourceIndex {
         for tools in tools.chunk_by(|&a, &b| source(a) == source(b)) {
             let (mut mean, count) = (sum(tools), tools.len() as f32);
             mean.iter_mut().zip(&average).for_each(|(sum, average)| {
-                *sum = (*sum + AVERAGE_TOOLS * average) / (count + AVERAGE_TOOLS);
+                *sum = (*sum + SHRINKAGE_TOOLS * average) / (count + SHRINKAGE_TOOLS);
             });
             means.row_mut(source(tools[0])).assign(&Array1::from(mean));
         }
         Some(means)
     }
 
-    /// Adds the tools of the sources with the largest scores, by row.
-    pub(super) fn add_best(&self, rows: &[Vec<f32>], tools: &mut ToolSet) {
-        self.assignment.add_best(rows, f32::NEG_INFINITY, tools);
+    /// Adds the tools of the best sources of each list to `tools`. A list has one score per source.
+    pub(super) fn add_best(&self, score_lists: &[Vec<f32>], tools: &mut ToolSet) {
+        self.assignment
+            .add_best(score_lists, f32::NEG_INFINITY, tools);
     }
 
-    /// Returns the mean cosine of each source's tools to each unit vector of a request by a model:
-    /// by vector, then by source. Each mean is moved towards the mean of all tools. `cosines` has
-    /// the cosine of every tool to each vector.
+    /// Returns, for each vector of a request, the mean cosine of each source's tools to it. The
+    /// vectors are by one model and have the length 1. Each mean is moved towards the mean of all
+    /// tools. A complete index uses `cosines`, which has the cosine of every tool to each vector. A
+    /// shard uses `model` and `request`.
     pub(crate) fn means(
         &self,
         cosines: &[Vec<f32>],
@@ -561,7 +585,7 @@ impl SourceIndex {
     ) -> Vec<Vec<f32>> {
         let move_to_average = |mut sums: Vec<f32>, average: f32| {
             for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
-                *sum = (*sum + AVERAGE_TOOLS * average) / (size as f32 + AVERAGE_TOOLS);
+                *sum = (*sum + SHRINKAGE_TOOLS * average) / (size as f32 + SHRINKAGE_TOOLS);
             }
             sums
         };
@@ -577,7 +601,7 @@ impl SourceIndex {
                 });
                 means.collect()
             }
-            SourceTerms::Some { rows, totals, .. } => {
+            SourceTerms::Shard { rows, totals, .. } => {
                 // Tools are compared with the quantised request, and sources must be as well.
                 let request = Rows::from_vectors(request);
                 let means = (0..request.len()).map(|vector| {
@@ -670,7 +694,7 @@ mod tests {
             by_chance.add(1.0, 40, containing);
         }
         let corrected = |mut score: f32, tenths: u32| {
-            by_chance.remove_from(&mut score, norm(100 * tenths, 1000.0));
+            by_chance.correct(&mut score, norm(100 * tenths, 1000.0));
             score
         };
         assert!((corrected(2.0, 10) - 2.0).abs() < 1e-3);

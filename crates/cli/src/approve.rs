@@ -23,52 +23,61 @@ Examples:
   picktools approve
   picktools approve github/create_issue --yes";
 
-/// Review tool definitions and pending calls of MCP servers.
+/// Review quarantined tool definitions and pending calls.
 ///
-/// Without names and without an option that decides, the command lists pending calls and pending
-/// definitions, with what changed since the last approval. It then exits with 1 if anything is
-/// pending.
+/// The gateway quarantines new and changed definitions of MCP servers. A call becomes pending if it
+/// needs a confirmation and its client cannot ask the user
+/// (docs/concepts/approval-and-quarantine.md).
+///
+/// Without names, --all-of, --deny, --call, --deny-call, --forget and --lost, the command lists
+/// them, with what changed since the last approval. It then exits with 1 if there are any.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {
-    /// Definitions to approve, as SERVER/TOOL.
+    /// Quarantined definitions to approve, as SERVER/TOOL.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Approve all pending definitions of a server, except refused ones.
+    /// Approve all quarantined definitions of a server, except refused ones.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     all_of: Option<String>,
-    /// Refuse a definition, as SERVER/TOOL; may be repeated.
+    /// Refuse a quarantined definition, as SERVER/TOOL; may be repeated.
     ///
-    /// A refused definition stays in quarantine, and this command no longer lists it. It can
-    /// still be approved by its name.
+    /// A refused definition stays in quarantine, so clients cannot use it. This command no longer
+    /// lists it, and exits with 0 if there is nothing else. To approve it later, give its name.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
     /// Approve a pending call by its id; may be repeated.
     ///
-    /// The client must repeat the call within ten minutes. It runs once.
+    /// The approval itself runs nothing. The client must send the same call again within ten
+    /// minutes after the approval. It then runs once.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     call: Vec<String>,
     /// Refuse a pending call by its id; may be repeated.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     deny_call: Vec<String>,
-    /// Delete all decisions about a server; it is then treated as a new server.
+    /// Delete all decisions about a server; treat its next tool list as its first.
+    ///
+    /// With `"trust": "first-use"`, which is the default, that list is approved, even definitions
+    /// that you refused. Definitions in which `picktools check` finds an error are quarantined.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     forget: Option<String>,
-    /// Folder whose subfolder `gateway` holds the approvals.
+    /// Folder with approved definitions and pending calls, in its subfolder `gateway`.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. With
+    /// --store, they are in the store.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Decide what happens after the store lost approvals.
+    /// With --store: decide what happens after the store lost approvals.
     ///
-    /// The store has lost approvals if it restarted from an older copy. `restore` writes back the
-    /// approvals that running gateways remember. `accept` keeps the older copy.
+    /// The store has lost approvals if it restarted from an older copy. Gateways and this command
+    /// report that. `restore` approves again what running gateways remember. `accept` continues
+    /// with the older copy, so you must give the lost approvals again.
     #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"],
         help_heading = heading::GATEWAY)]
     lost: Option<String>,
-    /// Do not ask for confirmation.
+    /// Approve definitions without asking; required without a terminal.
     #[arg(long, short, help_heading = heading::GATEWAY)]
     yes: bool,
     /// Print JSON.
@@ -154,8 +163,13 @@ impl ApproveCommand {
     fn decide(&self, pins: &Pins, queue: &CallQueue) -> anyhow::Result<bool> {
         let mut has_decided = false;
         if let Some(resolution) = &self.lost {
-            let count = pins.resolve_rollback(resolution == "restore")?;
-            output::note(format!("restored {count} approvals"));
+            let restores = resolution == "restore";
+            let count = pins.resolve_rollback(restores)?;
+            output::note(if restores {
+                format!("restored {count} approvals")
+            } else {
+                "the older copy stays".to_owned()
+            });
             has_decided = true;
         } else if let Some(lost) = pins.rollback()? {
             let (expected, actual) = (lost.known_change, lost.found_change);

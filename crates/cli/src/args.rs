@@ -57,7 +57,7 @@ pub(super) enum TellBlockedArg {
     Never,
     /// Only if the tool is not reserved for other roles.
     ExceptRoles,
-    /// Always, for any reason.
+    /// Always, even if the tool is reserved for other roles.
     Always,
 }
 
@@ -94,10 +94,10 @@ pub(super) struct ModelArgs {
     mode: ModeArg,
     /// Embedding model [default: static].
     ///
-    /// `static` and `tuned` come with picktools. Other values are a model's name
-    /// (`picktools models list`), a folder with model.onnx and tokenizer.json, or a file: FILE.onnx
-    /// of the tuned kind or FILE.bin of the static kind. With --embed-url it is the name of the
-    /// model at that endpoint.
+    /// `static` and `tuned` come with picktools. Other values are a model's name (`picktools models
+    /// list`), a folder with model.onnx and tokenizer.json, or a file in the format of `tuned`
+    /// (FILE.onnx) or `static` (FILE.bin). With --embed-url it is the name of the model at that
+    /// endpoint.
     #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
     model: Option<String>,
     /// URL of an OpenAI-compatible embedding endpoint.
@@ -115,6 +115,8 @@ pub(super) struct ModelArgs {
 #[command(next_help_heading = heading::MODELS)]
 pub(super) struct FolderArgs {
     /// Shared library of ONNX Runtime.
+    ///
+    /// Models in a folder need it, and so do models given by name, except `static` and `tuned`.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
     onnx_runtime: Option<PathBuf>,
     /// Folder for cached embeddings and downloaded models [default: user cache].

@@ -33,8 +33,8 @@ pub(super) struct RequestArgs {
 pub(super) struct AccessArgs {
     /// Allow unsafe tools.
     ///
-    /// These are tools that are marked `unsafe` or `destructive`. By default they are neither
-    /// picked nor called.
+    /// A tool is unsafe if it is marked `safe: false` or `destructiveHint: true`. By default,
+    /// unsafe tools are neither picked nor called.
     #[arg(long)]
     allow_unsafe: bool,
     /// Role of the caller; may be repeated.
@@ -42,15 +42,19 @@ pub(super) struct AccessArgs {
     roles: Vec<String>,
     /// Execution mode of the agent, such as read-only.
     ///
-    /// In the mode read-only, tools that change something are neither picked nor called. In this
-    /// mode, calls of tools that are not known to be read-only need a confirmation. `call` and
-    /// `run` ask for it, or take --yes. `validate` reports the calls as waiting for approval.
+    /// Tools that are limited to other modes are neither picked nor called. In the mode read-only,
+    /// neither are tools that are marked as unsafe or as changing something. Tools without such a
+    /// mark are picked. Their calls need a confirmation, unless a trusted source marks them as
+    /// read-only. `call` and `run` ask for it, or take --yes. `validate` reports the calls as
+    /// waiting for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
-    /// Capability that every tool must have; may be repeated.
+    /// Allow only tools with this capability; may be repeated.
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
-    /// Highest cost of one call.
+    /// Highest cost of one call, in the unit of `cost` in the catalog.
+    ///
+    /// A tool without `cost` costs nothing.
     #[arg(long, value_name = "COST", value_parser = number::<f64>, allow_negative_numbers = true)]
     max_cost: Option<f64>,
     /// Remaining calls of a tool; may be repeated.
@@ -65,6 +69,8 @@ pub(super) struct AccessArgs {
     #[arg(long, value_name = "LEVEL", value_parser = ["low", "medium", "high", "critical"])]
     max_threat_level: Option<String>,
     /// Allow only this source; may be repeated.
+    ///
+    /// A source is the server, document or file that a tool comes from.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
     /// Deny this source and sources with confusable names; may be repeated.

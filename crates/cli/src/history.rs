@@ -27,8 +27,8 @@ pub(super) struct HistoryArgs {
     sequences: Option<PathBuf>,
     /// Rank tools higher that are called often in --sequences.
     ///
-    /// The odds of a tool grow at most fourfold. Only tools that pass the threshold on their own
-    /// gain. `picktools eval` measures whether it helps.
+    /// The odds p / (1 - p) of a score p grow at most fourfold. A tool that is below the threshold
+    /// without this option stays below. `picktools eval` measures whether it helps.
     #[arg(long, requires = "sequences")]
     popularity: bool,
     /// Examples: requests and the tools that served them, as JSON Lines; repeatable.

@@ -32,10 +32,11 @@ enum ImportSource {
     /// or a document was left out.
     #[command(name = "openapi", after_long_help = openapi::EXAMPLES)]
     OpenApi(openapi::OpenApiCommand),
-    /// Import the tools of MCP servers.
+    /// Import the tools of MCP servers as a catalog.
     ///
-    /// The servers come from configuration files, a URL, or a command after `--`. The exit code is
-    /// 1 if tools are missing.
+    /// The catalog is written as JSON Lines, one tool per line. Name the servers by --config, --url
+    /// or a command after `--`; these can be combined. The exit code is 1 if tools are missing. For
+    /// example, a server did not answer, or a tool is invalid.
     #[command(after_long_help = mcp::EXAMPLES)]
     Mcp(mcp::ImportMcpCommand),
 }

@@ -30,13 +30,16 @@ const MAX_CONCURRENT: usize = 16;
 pub(super) struct LiveArgs {
     /// Ask MCP servers for their tools even if the cache is fresh.
     ///
-    /// By default cached tools of the last hour are used.
+    /// By default, cached tools of the last hour are used. `picktools import mcp` always asks the
+    /// servers, unless --offline is given.
     #[arg(long, conflicts_with = "offline")]
     refresh: bool,
     /// Use cached tools of any age; do not contact MCP servers.
+    ///
+    /// Options for other services, such as --embed-url or --store, still use the network.
     #[arg(long)]
     offline: bool,
-    /// Timeout of connecting to and listing each MCP server, in milliseconds.
+    /// Timeout in milliseconds for each MCP server to connect and list its tools.
     #[arg(long, value_name = "MS", default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     server_timeout_ms: u64,

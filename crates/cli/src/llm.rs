@@ -29,7 +29,7 @@ pub(super) struct LlmArgs {
     llm_provider: Provider,
     /// Timeout of one answer in milliseconds.
     ///
-    /// `pick --timeout-ms` takes precedence.
+    /// With `pick --timeout-ms`, the timeout of the pick applies instead.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = integer::<u64>,
         allow_negative_numbers = true)]
     llm_timeout_ms: u64,

@@ -33,9 +33,10 @@ Examples:
 
 /// Run the MCP gateway on standard input and output.
 ///
-/// One client connects to the gateway, which forwards to many MCP servers. The client sees only
-/// the tools that a request needs (docs/how-to/run-the-gateway.md). `picktools init` configures
-/// your clients to start the gateway.
+/// One client connects to the gateway, which forwards to many MCP servers. The client sees all
+/// tools if they are few, and otherwise three tools to search, describe and call them (see --mode).
+/// docs/how-to/run-the-gateway.md describes the gateway. `picktools init` configures your clients
+/// to start it.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct McpCommand {
@@ -50,27 +51,32 @@ pub(super) struct McpCommand {
 pub(super) struct GatewayArgs {
     /// Settings file of the gateway.
     ///
-    /// It sets the shown tools, roles, keys and servers (docs/reference/settings.md).
+    /// It sets roles, the keys of HTTP clients, and options of the gateway and of each server
+    /// (docs/reference/settings.md). Options of the command line take precedence.
     #[arg(long, value_name = "FILE", help_heading = heading::GATEWAY)]
     settings: Option<PathBuf>,
     /// Tools that the client sees [default: auto].
     ///
-    /// `pass-through` lists all tools. `search` lists three tools: search, describe and call.
-    /// `dynamic` lists the search tools and the tools that were found. `auto` lists all tools if
-    /// they need few tokens, and else the search tools.
+    /// `pass-through` lists all tools. `search` lists three tools: search_tools, describe_tool and
+    /// call_tool. `dynamic` lists these three, and adds each tool that the client finds, describes
+    /// or calls. `auto` lists all tools if their definitions have at most 4,000 tokens (setting
+    /// `pass_through_tokens`), and otherwise these three.
     #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "dynamic", "pass-through"],
         help_heading = heading::GATEWAY)]
     mode: Option<String>,
     /// Treatment of unsafe tools [default: confirm].
     ///
-    /// `deny` hides the tools, `confirm` asks a person before each call, `allow` runs the calls.
-    /// The option replaces `unsafe` of the role `default` in the settings.
+    /// A tool is unsafe if it is marked `safe: false` or `destructiveHint: true`. `deny` hides
+    /// unsafe tools, `confirm` asks a person before each call, `allow` runs the calls. If given,
+    /// the option replaces `unsafe` of the role `default` in the settings. Callers without another
+    /// role have this role.
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
-    /// Folder whose subfolder `gateway` holds the approvals.
+    /// Folder for approved definitions and pending calls, in its subfolder `gateway`.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. With
+    /// --store, these are in the store, and the folder keeps what the gateway saw there last.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -80,8 +86,8 @@ pub(super) struct GatewayArgs {
     published: Box<std::cell::RefCell<PublishedCatalog>>,
     /// Write the audit log to this folder.
     ///
-    /// docs/how-to/audit-and-replay.md describes it. No other gateway may write there. While the
-    /// log cannot be written, nothing is picked or run.
+    /// docs/how-to/audit-and-replay.md describes it. Each gateway needs a folder of its own. While
+    /// the log cannot be written, nothing is picked or run.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     audit: Option<PathBuf>,
     #[arg(skip)]

@@ -47,9 +47,10 @@ Examples:
 
 /// Pick the tools that a request needs.
 ///
-/// Each pick has a score and a reason. Ineligible tools and tools below the threshold are counted.
-/// --explain shows the evidence of the best 100 tools above the threshold.
-/// It also lists up to 50 ineligible tools with their reasons.
+/// By default, each pick has a score and a reason. Tools below the threshold are only counted. So
+/// are ineligible tools, except those that the request names and the best match (see
+/// --tell-blocked). --explain also shows how the best 100 tools above the threshold scored, and why
+/// up to 50 tools are ineligible.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct PickCommand {
@@ -58,14 +59,16 @@ pub(super) struct PickCommand {
     query: Option<String>,
     /// Read the request from a file, or from standard input for -.
     ///
-    /// The file contains text, any JSON, or a transcript in a provider's format. The last user
-    /// message of a transcript is the request. Earlier messages give its context.
+    /// The file contains text or JSON. If the JSON is a transcript in a provider's format, the last
+    /// user message is the request, and earlier messages give its context. A JSON string is the
+    /// request. Other JSON is used as text.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
     /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
     ///
     /// A catalog is a file of tools, an OpenAPI document, or a configuration of MCP servers. It may
-    /// also be a folder of such files, or the folder of an index. May be repeated.
+    /// also be a folder of such files, or a folder that `picktools index --out` wrote. May be
+    /// repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     #[arg(required_unless_present = "store", conflicts_with = "store")]
     catalog: Vec<PathBuf>,
@@ -73,7 +76,9 @@ pub(super) struct PickCommand {
     reading: ReadingArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// Folder of skills (SKILL.md) to pick from, with the tools that they need.
+    /// Folder of skills (SKILL.md) to pick from.
+    ///
+    /// The tools that a picked skill needs are picked, too.
     #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
     #[command(flatten)]
@@ -89,10 +94,11 @@ pub(super) struct PickCommand {
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Show the evidence of the best 100 tools, and up to 50 ineligible tools.
+    /// Show how the best 100 tools scored, and why up to 50 tools are ineligible.
     ///
-    /// The evidence is that of the best 100 tools above the threshold, and of every pick. The
-    /// ineligible tools have their reasons. Tools below the threshold are only counted.
+    /// The evidence of a tool has its matched words, semantic similarity and ranks. It is shown for
+    /// every pick, and for the best 100 tools above the threshold. Tools below the threshold are
+    /// only counted.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
     /// Do not compute the reasons of picks, which saves time.
@@ -100,9 +106,9 @@ pub(super) struct PickCommand {
     no_reasons: bool,
     /// When to report the best match among ineligible tools.
     ///
-    /// Ineligible tools are always counted. Those that the request names are always listed. JSON
-    /// output lists the
-    /// first 50.
+    /// It is the tool that would be the best if the caller were allowed to use it. Ineligible tools
+    /// are always counted. Those that the request names are always listed. JSON output lists up to
+    /// 50 ineligible tools, even without --explain.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles",
         help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,
@@ -112,8 +118,8 @@ pub(super) struct PickCommand {
     /// Print tools and skills as a section of a prompt.
     ///
     /// The section replaces the list. It contains the picked tools, or all tools that the caller
-    /// may use. With --provider or --names, each tool has the name that its definition has for
-    /// that provider (openai by default).
+    /// may use. With --provider or --names, the tools have the names that their definitions have
+    /// for that provider (by default openai).
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "picks", conflicts_with_all = ["json", "explain"],
         help_heading = heading::OUTPUT)]
@@ -137,15 +143,20 @@ enum PromptTools {
 #[command(next_help_heading = heading::PICKS)]
 struct PicksArgs {
     /// Largest number of picks.
+    ///
+    /// Tools in use, the tools of picked skills, and tools that the picks require are added.
     #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3,
         value_parser = integer::<usize>,
         allow_negative_numbers = true)]
     max_candidates: usize,
     /// Threshold: the lowest score of a pick, 0 to 1.
+    ///
+    /// Some picks may score less: tools that the request names, tools of --always-include,
+    /// --fallback and --in-use, tools of picked skills, and good tools for a part of the request.
     #[arg(long, value_name = "SCORE", default_value_t = 0.05, value_parser = number::<f32>,
         allow_negative_numbers = true)]
     min_score: f32,
-    /// Pick this tool with any score; may be repeated, and may be a glob such as 'github/*'.
+    /// Pick this tool or glob, such as 'github/*', with any score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
     /// Pick this tool if no other tool fits; may be repeated, and may be a glob.
@@ -161,7 +172,8 @@ struct PicksArgs {
     token_budget: Option<usize>,
     /// Timeout in milliseconds, from the start of the program.
     ///
-    /// A model that is not ready in time is skipped, and the result says so.
+    /// An embedding model or reranker that is not ready in time is skipped, and the result says so.
+    /// The time to read the catalog is not limited; --server-timeout-ms limits each MCP server.
     #[arg(long, value_name = "MS", value_parser = integer::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }

@@ -39,14 +39,16 @@ pub(super) struct ReadingArgs {
     /// Alias file, or `ecosystem` for well-known names.
     ///
     /// The file is a JSON object from aliases to tools, such as {"bash": "terminalRun"}.
-    /// `ecosystem` contains the names that skills and models use for the tools of most hosts.
+    /// `ecosystem` contains the names that skills and models use for the usual tools of agents,
+    /// such as `bash` and `read_file`.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
     /// On a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
-    /// A name conflict is a name or alias that two tools claim. The default is strict; for MCP
-    /// servers it is warn, because one server must not take down the others. A tool of an untrusted
-    /// source never wins: the trusted tool keeps the name in both modes.
+    /// A name conflict is a name or alias that two tools claim. The default is strict. If the
+    /// catalog has MCP servers, it is warn, because one server must not take down the others. With
+    /// warn, the first tool keeps the name or alias; tools of untrusted sources come last. The
+    /// other tool or alias is left out.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
     /// Refuse a catalog with an entry that is not a valid tool.
@@ -56,11 +58,14 @@ pub(super) struct ReadingArgs {
     strict_catalog: bool,
     /// Treat this source as untrusted; may be repeated.
     ///
-    /// A source whose name looks like this one is untrusted, too. The aliases of an untrusted
-    /// source are ignored, and its tools lose name conflicts.
+    /// Sources are trusted by default. A source with a confusable name, such as one with a Cyrillic
+    /// letter, is untrusted, too. The aliases of an untrusted source are ignored unless
+    /// --allow-claimed-aliases is given. Its tools lose name conflicts.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
-    /// Accept aliases that untrusted sources declare, except well-known names.
+    /// Accept aliases that untrusted sources claim, except well-known names.
+    ///
+    /// These are the names of `--aliases ecosystem`.
     #[arg(long)]
     allow_claimed_aliases: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use picktools::{PickOptions, Query, Tool};
 enum RerankArg {
     /// No reranker.
     Never,
-    /// The named reranker, if the scores are close together.
+    /// The reranker of --rerank-model or --llm-url, if the scores are close together.
     Auto,
     /// A cross-encoder on this machine, always.
     Local,
@@ -33,14 +33,17 @@ enum RerankArg {
 pub(super) struct RerankArgs {
     /// Reranker that orders the shortlist again.
     ///
-    /// `auto` uses the one that is named with --rerank-model or --llm-url. It runs only if the
-    /// scores are so close together that its answer can change the picks. `local` is a cross-encoder on this machine, `llm` a language model.
+    /// The shortlist has at most 20 tools. `auto` uses the cross-encoder of --rerank-model or the
+    /// language model of --llm-url; give one of them. It runs only if the scores are so close
+    /// together that its answer can change the picks. `local` is a cross-encoder on this machine,
+    /// `llm` a language model.
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
     /// Cross-encoder: its name, or a folder with model.onnx and tokenizer.json.
     ///
     /// The names are BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn and
-    /// JINARerankerV2BaseMultilingual, or those of their hub.
+    /// JINARerankerV2BaseMultilingual. Their names on Hugging Face work, too, such as
+    /// BAAI/bge-reranker-base.
     #[arg(long, value_name = "NAME|DIR")]
     rerank_model: Option<String>,
     #[command(flatten)]

@@ -136,6 +136,7 @@ mod tests {
                 transport: way,
                 tools: ToolFilter::default(),
                 call_timeout: None,
+                scope: None,
             },
             CatalogFile::from_server(name, &[tool]),
         )

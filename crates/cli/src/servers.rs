@@ -12,19 +12,22 @@ use crate::{heading, live, reading};
 /// The MCP servers of a command.
 #[derive(Args)]
 pub(super) struct ServerArgs {
-    /// Configuration file of MCP servers; may be repeated.
+    /// Configuration file that lists MCP servers; may be repeated.
     ///
-    /// The files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Zed and Gemini
+    /// The formats of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Zed and Gemini
     /// CLI are supported.
     #[arg(long, value_name = "FILE", help_heading = heading::CATALOG)]
     config: Vec<PathBuf>,
     /// URL of an MCP server that speaks streamable HTTP.
     #[arg(long, value_name = "URL", help_heading = heading::CATALOG)]
     url: Option<String>,
-    /// Environment variable with the bearer token for --url.
+    /// Name of the environment variable that contains the bearer token for --url.
     #[arg(long, value_name = "NAME", requires = "url", help_heading = heading::CATALOG)]
     bearer: Option<String>,
     /// Name for the server of --url or COMMAND, used as the source of its tools.
+    ///
+    /// It is SOURCE in the name SOURCE/TOOL. The default is the host of the URL, or the name of the
+    /// program.
     #[arg(long, value_name = "NAME", help_heading = heading::CATALOG)]
     source: Option<String>,
     /// Command that starts an MCP server, after `--`.
@@ -49,7 +52,11 @@ impl ServerArgs {
         for path in &self.config {
             let text = String::from_utf8(reading::read_input(path)?)
                 .with_context(|| format!("{}", path.display()))?;
-            let file = live::configuration(path, &text)?;
+            let mut file = live::configuration(path, &text)?;
+            let scope = scope(path);
+            for server in &mut file.servers {
+                server.scope = Some(scope.clone());
+            }
             configuration.servers.extend(file.servers);
             configuration.disabled.extend(file.disabled);
             configuration.faults.extend(file.faults);
@@ -111,11 +118,23 @@ impl ServerArgs {
     }
 
     fn server(&self, name: &str, way: ServerTransport) -> Server {
+        let scope = match &way {
+            ServerTransport::Http { url, .. } => format!("--url {url}"),
+            ServerTransport::Stdio { .. } => format!("-- {}", self.command.join(" ")),
+        };
         Server {
             name: self.source.clone().unwrap_or_else(|| name.to_owned()),
             transport: way,
             tools: ToolFilter::default(),
             call_timeout: None,
+            // The command line names the server itself.
+            scope: Some(scope),
         }
     }
+}
+
+/// Returns the name of a configuration file as a scope, whatever path leads to it.
+fn scope(path: &Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    path.to_string_lossy().into_owned()
 }

@@ -18,11 +18,14 @@ const TENANT: &str = "PICKTOOLS_TENANT";
 pub(super) struct StoreArgs {
     /// Shared store: the URL of a Redis or Valkey database, or `env`.
     ///
-    /// A store with a catalog must be Redis 8, or Redis or Valkey with RediSearch
-    /// (docs/operations/scale.md). For the state of gateways alone, Redis 7 or newer, or Valkey, is
-    /// enough. The URL has the form redis://USER:PASSWORD@HOST:PORT/DATABASE, in which only the
-    /// host is required, or rediss:// for TLS. `env` reads the URL from PICKTOOLS_STORE, so that
-    /// other users of the machine do not see the password.
+    /// The URL has the form redis://USER:PASSWORD@HOST:PORT/DATABASE. Only the host is required.
+    /// For TLS, write rediss://. `env` reads the URL from PICKTOOLS_STORE, so that other users of
+    /// the machine do not see the password. Without --store, PICKTOOLS_STORE is ignored.
+    ///
+    /// `picktools index` publishes a catalog in the store. `pick` and gateways read it there. It
+    /// needs Redis 8, or Redis or Valkey with RediSearch 2.10 or newer (docs/operations/scale.md).
+    /// Gateways also keep their state in the store: approvals, pending calls and sessions. Without
+    /// a catalog, Redis 7 or newer, or Valkey, is enough.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
     /// Tenant: a separate area of the store.

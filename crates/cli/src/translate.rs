@@ -56,7 +56,8 @@ pub(super) struct ViewArgs {
     names: Strategy,
     /// File with the names of `--names provider-map`, or - for standard input.
     ///
-    /// The file is a JSON object from tools (id, SOURCE/NAME or name) to shown names.
+    /// The file is a JSON object from tools to shown names. A tool is written as its name,
+    /// SOURCE/NAME, or its `id` in the catalog.
     #[arg(long, value_name = "FILE")]
     name_map: Option<PathBuf>,
 }

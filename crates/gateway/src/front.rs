@@ -32,8 +32,13 @@ const MAX_NAMED: usize = 12;
 const MAX_LISTED_SERVERS: usize = 30;
 const MAX_LISTED_TOOLS: usize = 4;
 
-/// Returns the definitions for a client that may see this number of tools of these servers.
-pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
+/// The remedy for quarantined tools.
+const APPROVE: &str = "the user reviews and approves them with `picktools approve`";
+
+/// Returns the definitions for a client with this view.
+pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3] {
+    let (tools, sources) = (view.tools.len(), &view.sources);
+    let unavailable = unavailable(view, servers_down);
     let mut server_names = sources
         .iter()
         .take(MAX_NAMED)
@@ -59,7 +64,7 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
             "title": "Search tools",
             "description": format!(
                 "Finds tools for a task, among {scope}. Describe the task in one sentence. Then use \
-                 {CALL} with the name and arguments of a result."
+                 {CALL} with the name and arguments of a result.{unavailable}"
             ),
             "inputSchema": {
                 "type": "object",
@@ -120,6 +125,29 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
             "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
         }),
     ]
+}
+
+/// Returns a sentence about the servers that are down and the quarantined tools.
+fn unavailable(view: &View, servers_down: &[ServerDown]) -> String {
+    let mut parts = Vec::new();
+    for down in servers_down.iter().take(MAX_NAMED) {
+        parts.push(format!("{} (cannot be used)", down.server));
+    }
+    parts.extend(quarantined_parts(&view.quarantined));
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!(" Not available now: {}.", parts.join(", "))
+}
+
+/// Returns what a person must approve, by server.
+pub(crate) fn quarantined_parts(quarantined: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut parts = Vec::new();
+    for (server, count) in quarantined.iter().take(MAX_NAMED) {
+        let tools = if *count == 1 { "tool" } else { "tools" };
+        parts.push(format!("{count} {tools} of {server} (not approved)"));
+    }
+    parts
 }
 
 /// Returns the options with which a search picks for a caller.
@@ -213,8 +241,12 @@ pub(crate) async fn search(
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
-        answer["hint"] = if view.tools.is_empty() && !servers_down.is_empty() {
-            json!("There are no tools at the moment: servers_down tells why. Tell the user.")
+        let is_unavailable = !servers_down.is_empty() || !view.quarantined.is_empty();
+        answer["hint"] = if view.tools.is_empty() && is_unavailable {
+            json!(
+                "There are no tools at the moment: servers_down and quarantined tell why. Tell the \
+                 user."
+            )
         } else {
             json!(no_match_hint(&selection))
         };
@@ -226,6 +258,9 @@ pub(crate) async fn search(
     }
     if !servers_down.is_empty() {
         answer["servers_down"] = json!(servers_down);
+    }
+    if !view.quarantined.is_empty() {
+        answer["quarantined"] = quarantined(view);
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
@@ -257,6 +292,15 @@ fn no_match_hint(selection: &Selection) -> String {
          without a tool.",
     );
     hint
+}
+
+/// Lists the servers with quarantined tools.
+fn quarantined(view: &View) -> Value {
+    let mut servers = Vec::new();
+    for (server, tools) in &view.quarantined {
+        servers.push(json!({"server": server, "tools": tools, "remedy": APPROVE}));
+    }
+    json!(servers)
 }
 
 /// Lists the servers of a view with the number of their tools and the names of the first ones,

@@ -552,6 +552,19 @@ async fn build_snapshot(
         .unwrap_or_else(|error| Err(error.to_string()))
 }
 
+/// Warns if the number of quarantined tools of a server has changed.
+fn warn_of_quarantine(previous: &Snapshot, current: &Snapshot) {
+    let before = previous.quarantined_by_source();
+    for (server, tools) in current.quarantined_by_source() {
+        if before.get(&server) != Some(&tools) {
+            tracing::warn!(
+                target: "picktools::gateway", %server, tools,
+                "tools are quarantined; review them with `picktools approve`"
+            );
+        }
+    }
+}
+
 /// Builds a new snapshot whenever an upstream sends other tools or an approval changes.
 async fn rebuild_snapshots(
     hub: Arc<Hub>,
@@ -596,7 +609,8 @@ async fn rebuild_snapshots(
                 stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
                 hub.journal.record_policy(&snapshot);
-                drop(hub.snapshot.send_replace(snapshot));
+                let previous = hub.snapshot.send_replace(Arc::clone(&snapshot));
+                warn_of_quarantine(&previous, &snapshot);
                 None
             }
             Err(message) => Some(message),

@@ -184,7 +184,8 @@ impl Handler {
                 Mode::Auto => Mode::Search,
                 configured => configured,
             };
-            let front = front::definitions(view.tools.len(), &view.sources);
+            let servers_down = self.gateway.servers_down(&view.options.access);
+            let front = front::definitions(view, &servers_down);
             let tokens = Tokenizer::O200k.count(&json!(front).to_string());
             SessionTools {
                 mode,

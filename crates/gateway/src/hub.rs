@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::elicitations::PendingElicitations;
+use crate::front::quarantined_parts;
 use crate::journal::Journal;
 use crate::metrics::Meter;
 use crate::pins::Pins;
@@ -142,11 +143,15 @@ impl Hub {
                 down.push(upstream.server.name.clone());
             }
         }
-        let unusable = if down.is_empty() {
-            String::new()
-        } else {
-            format!(" These cannot be used at the moment: {}.", down.join(", "))
-        };
+        let mut unusable = String::new();
+        if !down.is_empty() {
+            unusable = format!(" These cannot be used at the moment: {}.", down.join(", "));
+        }
+        let quarantined = quarantined_parts(&self.snapshot().quarantined_by_source());
+        if !quarantined.is_empty() {
+            let quarantined = quarantined.join(", ");
+            unusable.push_str(&format!(" Not available: {quarantined}."));
+        }
         format!(
             "This server provides the tools of {} {servers}: {server_names}.{unusable} If \
              search_tools is listed, use it to find tools for a task, and run them with call_tool. \

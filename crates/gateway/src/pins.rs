@@ -2,7 +2,7 @@
 //!
 //! A model reads the definitions of an upstream, so they are pinned. The first listing is trusted,
 //! or no listing is, depending on the settings. A definition that is new or different afterwards is
-//! quarantined until an operator approves it. The tool keeps its approved definition meanwhile.
+//! quarantined until an operator approves it. Meanwhile its tool can be neither found nor called.
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,8 @@ const VERSION: u32 = 1;
 const REMEDY: &str = "restore a copy, or remove the file to treat all servers as new";
 /// The most endpoints from which a tool is known.
 const MAX_ENDPOINTS: usize = 16;
+/// The most scopes in which a server of one name is used for the first time.
+const MAX_SCOPES: usize = 64;
 /// The members of a definition that a model sees, or that decide about a call.
 const MEMBERS: [&str; 6] = [
     "name",
@@ -127,6 +129,12 @@ fn is_denied(denied_definitions: &DeniedDefinitions, id: &str, seen: &SeenDefini
         .is_some_and(|denied| denied.contains(seen))
 }
 
+/// Returns `true` if a definition was denied at any endpoint.
+fn is_denied_anywhere(denied_definitions: &DeniedDefinitions, id: &str, digest: &str) -> bool {
+    let denied = denied_definitions.get(id);
+    denied.is_some_and(|denied| denied.iter().any(|seen| seen.digest == digest))
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct PinsFile {
     upstreams: BTreeMap<String, ServerPins>,
@@ -163,6 +171,10 @@ struct ServerPins {
     /// Each tool has one pin for each endpoint, because configurations may use one name for
     /// different servers.
     tools: BTreeMap<String, Vec<Pin>>,
+    /// The digest of the endpoint that each scope used last, by the scope. A file of an earlier
+    /// version has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    scopes: BTreeMap<String, String>,
 }
 
 impl ServerPins {
@@ -181,11 +193,23 @@ impl ServerPins {
         pins.drain(..surplus);
     }
 
-    /// Returns `true` if other endpoints have pins, and this one has none except approvals of the
-    /// operator. The approval of one definition does not extend to the others.
-    fn has_moved_to(&self, endpoint_digest: &str) -> bool {
+    /// Returns `true` if a scope that is not known yet uses an endpoint that is not known either.
+    /// Its server is another one than those of the same name in other scopes.
+    fn is_first_use(&self, scope: &str, endpoint_digest: &str) -> bool {
+        let is_known = |pin: &Pin| pin.endpoint_digest == endpoint_digest;
+        !self.scopes.is_empty()
+            && self.scopes.len() < MAX_SCOPES
+            && !self.scopes.contains_key(scope)
+            && !self.tools.values().flatten().any(is_known)
+    }
+
+    /// Returns `true` if the scope did not use this endpoint before, other endpoints have pins, and
+    /// this one has none except approvals of the operator. The approval of one definition does not
+    /// extend to the others.
+    fn has_moved_to(&self, scope: &str, endpoint_digest: &str) -> bool {
         let pins = || self.tools.values().flatten();
-        pins().any(|pin| pin.endpoint_digest != endpoint_digest)
+        self.scopes.get(scope).map(String::as_str) != Some(endpoint_digest)
+            && pins().any(|pin| pin.endpoint_digest != endpoint_digest)
             && !pins().any(|pin| {
                 pin.endpoint_digest == endpoint_digest && pin.by != ApprovalOrigin::Operator
             })
@@ -239,6 +263,8 @@ pub(crate) struct PinDecisions {
 /// The listing of an upstream, to be reviewed.
 pub(crate) struct ServerListing<'a> {
     pub(crate) server: &'a Server,
+    /// The scope of the server's name. It is empty if the name stands for one server everywhere.
+    pub(crate) scope: &'a str,
     pub(crate) rules: UpstreamRules,
     pub(crate) tools: &'a [Value],
 }
@@ -314,8 +340,8 @@ impl Pins {
         Ok(self.shared.read()?.quarantined)
     }
 
-    /// Returns the approved definition of a tool, by `source/tool`. It stays in force while another
-    /// definition is quarantined.
+    /// Returns the approved definition of a tool, by `source/tool`, even while another definition is
+    /// quarantined.
     ///
     /// # Errors
     ///
@@ -407,6 +433,15 @@ impl Pins {
             decisions.first_seen.insert(source, approved.first_seen);
         }
         Ok(decisions)
+    }
+
+    /// Returns the scope of a server's name. In a store, a name stands for one server: the machines
+    /// that share it have different files.
+    pub(crate) fn scope<'a>(&self, server: &'a Server) -> &'a str {
+        match &self.shared {
+            StateHandle::Store(_) => "",
+            StateHandle::File(_) => server.scope.as_deref().unwrap_or_default(),
+        }
     }
 
     /// Returns a version stamp that changes with every approval.
@@ -506,6 +541,7 @@ impl PinsFile {
             let server_pins = server_pins.or_insert_with(|| ServerPins {
                 first_seen,
                 tools: BTreeMap::new(),
+                scopes: BTreeMap::new(),
             });
             for (tool, pin) in approved
                 .tools
@@ -578,6 +614,7 @@ impl PinsFile {
         &mut self,
         ServerListing {
             server,
+            scope,
             rules,
             tools,
         }: &ServerListing<'_>,
@@ -598,13 +635,21 @@ impl PinsFile {
         let server_pins = server_pins.or_insert_with(|| ServerPins {
             first_seen,
             tools: BTreeMap::new(),
+            scopes: BTreeMap::new(),
         });
-        let is_first = server_pins.tools.is_empty()
+        let is_empty = server_pins.tools.is_empty()
             && !self
                 .quarantined
                 .keys()
                 .any(|id| id.split('/').next() == Some(source));
-        let has_moved = server_pins.has_moved_to(&endpoint_digest);
+        let is_first = is_empty || server_pins.is_first_use(scope, &endpoint_digest);
+        let has_moved = !is_first && server_pins.has_moved_to(scope, &endpoint_digest);
+        // The scope keeps its former endpoint until the operator has decided about the new one.
+        if !has_moved {
+            server_pins
+                .scopes
+                .insert((*scope).to_owned(), endpoint_digest.clone());
+        }
         let (mut reviewed, mut seen_now) = (ReviewedListing::default(), Vec::new());
         let mut names = BTreeSet::new();
         for definition_json in *tools {
@@ -623,22 +668,26 @@ impl PinsFile {
                 endpoint_digest: endpoint_digest.clone(),
             };
             let is_new = previous.get(&id) != Some(&seen_definition);
-            let is_denied = is_denied(&self.denied_definitions, &id, &seen_definition);
             let quarantined = self.quarantined.get(&id);
             let is_same = quarantined
                 .is_some_and(|quarantined| quarantined.seen_definition() == seen_definition);
             let pin = server_pins.pin(name, &endpoint_digest);
             let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
+            let is_denied = is_denied(&self.denied_definitions, &id, &seen_definition);
+            // A definition that was denied at another endpoint needs an approval here.
+            let is_denied_elsewhere = is_denied_anywhere(&self.denied_definitions, &id, &digest);
             let reason = match pin {
                 _ if is_denied => Some(
                     quarantined
                         .filter(|_| is_same)
                         .map_or(HoldReason::Unapproved, |quarantined| quarantined.reason),
                 ),
-                _ if is_pinned || rules.trusted => None,
+                _ if is_pinned || rules.trusted && !is_denied_elsewhere => None,
                 Some(_) => Some(HoldReason::Changed),
                 None if has_moved => Some(HoldReason::Moved),
-                None if trust == Trust::Approve => Some(HoldReason::Unapproved),
+                None if trust == Trust::Approve || is_denied_elsewhere => {
+                    Some(HoldReason::Unapproved)
+                }
                 None if is_first => None,
                 None => Some(HoldReason::New).filter(|_| rules.new_tools == NewTools::Hold),
             };

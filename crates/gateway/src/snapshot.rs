@@ -1,4 +1,7 @@
 //! Snapshots: the tools at one time, their names, and the views of roles.
+//!
+//! An upstream is a server with its rules. Its name is the source of its tools, so its tools have
+//! ids of the form `server/tool`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,7 +26,7 @@ use serde_json::Value;
 
 use crate::accounts::MergedTools;
 use crate::pins::{Pins, ServerListing};
-use crate::refusal::{Code, Refusal, is_hidden};
+use crate::refusal::{self, Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, NameStyle, Role, Settings, Unsafe, UpstreamRules};
 use crate::{naming, tolerance};
 
@@ -39,19 +42,19 @@ pub struct Snapshot {
     pub(crate) settings: Arc<Settings>,
     /// The engine that picks among the tools.
     pub engine: Engine,
-    /// The names of tools, by their ids.
+    /// The names that clients are shown, by tool id.
     pub names: BTreeMap<String, String>,
     /// The definitions as in `tools/list`, by tool id.
     definitions: HashMap<String, Value>,
-    /// The mapping of shown names; its definitions were moved out.
+    /// The mapping of shown names to tool ids. Its definitions were moved to `definitions`.
     translation: Translation,
     /// The names of the servers that run tools.
     servers: BTreeSet<String>,
     /// The ids of quarantined tools.
     pub quarantined: BTreeSet<String>,
-    /// The stamp of the approvals with which it was built.
+    /// The stamp of the approvals with which it was built. If it changes, the snapshot is outdated.
     pub(crate) approvals: Option<StateStamp>,
-    /// The store that the tools and approvals come from.
+    /// The shared store whose faults are reported with picks.
     store: Option<StateStore>,
     views: Mutex<HashMap<String, Arc<View>>>,
 }
@@ -60,15 +63,18 @@ pub struct Snapshot {
 pub struct View {
     /// The pick options of the role, unless a request is stricter.
     pub options: PickOptions,
-    /// The validator of calls to these tools.
+    /// Finds the tools that the role may call, and validates calls of them.
     pub hydrator: Hydrator,
+    /// The treatment of calls of unsafe tools.
     pub(crate) marked_unsafe: Unsafe,
-    /// `true` if the catalog has tools that the caller may not know of.
+    /// `true` if the catalog has tools whose existence is hidden from the caller.
     pub hides: bool,
     /// The visible tools, in the order of the catalog.
     pub tools: Vec<Arc<Tool>>,
     /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
+    /// The number of quarantined tools that the caller could otherwise see, by source.
+    pub(crate) quarantined: BTreeMap<String, usize>,
     /// The visible tools that are always listed.
     pub(crate) always_listed: Vec<Arc<Tool>>,
     /// The visible tools that are shown as one.
@@ -77,8 +83,9 @@ pub struct View {
 }
 
 impl Snapshot {
-    /// Builds a snapshot from the tools of upstreams and the operator's own catalog. Without
-    /// `pins`, every definition is trusted. The index of `before` is reused.
+    /// Builds a snapshot from the tools of upstreams and the operator's own catalog. `pins` are the
+    /// approved definitions; without them, every definition counts as approved. The index of
+    /// `previous_engine` is reused.
     pub(crate) fn build(
         settings: Arc<Settings>,
         own_catalog: Option<&Catalog>,
@@ -117,12 +124,12 @@ impl Snapshot {
         }
         let names = shown_names(settings.names, &catalog);
         let advertising = Advertising::ProviderMap(names.clone());
-        let view = TranslateOptions {
+        let translate_options = TranslateOptions {
             advertising,
             ..TranslateOptions::default()
         };
-        let mut translation =
-            translate(catalog.tools(), Provider::Mcp, &view).map_err(|error| error.to_string())?;
+        let mut translation = translate(catalog.tools(), Provider::Mcp, &translate_options)
+            .map_err(|error| error.to_string())?;
         let Value::Array(shown_definitions) = translation.tools.take() else {
             return Err("the translation contains no list of tools".to_owned());
         };
@@ -155,7 +162,7 @@ impl Snapshot {
         Self { store, ..self }
     }
 
-    /// Picks on this thread, like the engine.
+    /// Picks with the engine on this thread, and adds the faults of the store to the selection.
     ///
     /// # Errors
     ///
@@ -165,7 +172,7 @@ impl Snapshot {
         Ok(self.with_degradation(selection))
     }
 
-    /// Picks on other threads, like the engine.
+    /// Picks with the engine on other threads, and adds the faults of the store to the selection.
     ///
     /// # Errors
     ///
@@ -193,7 +200,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if the settings of the role are invalid.
+    /// [`Refusal`] with [`Code::NotAllowed`] if the view cannot be built, for example because the
+    /// settings of the role are invalid.
     pub fn view(&self, role: &str) -> Result<Arc<View>, Refusal> {
         if let Some(view) = lock(&self.views).get(role) {
             return Ok(Arc::clone(view));
@@ -214,6 +222,19 @@ impl Snapshot {
             ..role.access_to(self.engine.catalog())?
         };
         Ok(Role { access, ..role })
+    }
+
+    /// Returns the number of quarantined tools by source.
+    pub(crate) fn quarantined_by_source(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        let catalog = self.engine.catalog();
+        for id in &self.quarantined {
+            let tool = catalog.find(id).map(|tool| catalog.tool(tool));
+            if let Some(source) = tool.and_then(|tool| tool.source.clone()) {
+                *counts.entry(source).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// Returns each role with its access policy for the current tools.
@@ -239,7 +260,7 @@ impl Snapshot {
         let hydrator = hydrator.translated(&self.translation);
         let tools: Vec<Arc<Tool>> = hydrator.admitted().cloned().collect();
         let mut sources: Vec<String> = Vec::new();
-        let mut trusted_sources = BTreeSet::new();
+        let mut exempt_sources = BTreeSet::new();
         let mut has_untrusted = false;
         for tool in &tools {
             has_untrusted |= tool.untrusted;
@@ -250,7 +271,7 @@ impl Snapshot {
                 sources.push(source.clone());
             }
             if !tool.untrusted {
-                trusted_sources.insert(source.clone());
+                exempt_sources.insert(source.clone());
             }
         }
         let always_listed = self.matching_tools(&tools, &self.settings.always_include)?;
@@ -258,9 +279,9 @@ impl Snapshot {
         let options = PickOptions {
             always_include: ids(&always_listed),
             fallbacks: ids(&fallbacks),
-            // Each untrusted source gets one result.
+            // All other sources are exempt, so this limits only untrusted sources.
             max_per_source: has_untrusted.then_some(UNTRUSTED_MAX_PER_SOURCE),
-            trusted_sources,
+            trusted_sources: exempt_sources,
             access,
             ..PickOptions::default()
         };
@@ -275,10 +296,19 @@ impl Snapshot {
             hides: false,
             tools,
             sources,
+            quarantined: BTreeMap::new(),
             always_listed,
             merged,
             tokens: OnceLock::new(),
         };
+        for id in &self.quarantined {
+            let tool = catalog.find(id).map(|tool| catalog.tool(tool));
+            if let Some(source) = tool.and_then(|tool| tool.source.clone())
+                && !view.is_hidden(id)
+            {
+                *view.quarantined.entry(source).or_default() += 1;
+            }
+        }
         view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
         Ok(view)
     }
@@ -300,12 +330,13 @@ impl Snapshot {
         Ok(matching)
     }
 
-    /// Returns the definition of a tool, as in `tools/list` without merged tools.
+    /// Returns the definition of a tool, as `tools/list` shows it if tools are not merged.
     pub fn definition(&self, tool: &Tool) -> Option<&Value> {
         self.definitions.get(&tool.id)
     }
 
-    /// Returns the definitions under which a client of a view is shown these tools, each once.
+    /// Returns the definitions that a client of a view sees for these tools. Merged tools have one
+    /// definition together.
     pub(crate) fn shown_definitions(&self, view: &View, tools: &[Arc<Tool>]) -> Vec<Value> {
         let mut shown_ids: BTreeSet<&str> = BTreeSet::new();
         let mut definitions = Vec::with_capacity(tools.len());
@@ -333,36 +364,40 @@ impl Snapshot {
 }
 
 impl View {
-    /// Returns `true` if the caller may not know that a tool exists.
+    /// Returns `true` if the existence of a tool is hidden from the caller.
     pub fn is_hidden(&self, id: &str) -> bool {
-        matches!(self.hydrator.find_tool(id), Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons))
+        match self.hydrator.find_tool(id) {
+            Err(CallError::Ineligible { reasons, .. }) => refusal::is_hidden(&reasons),
+            _ => false,
+        }
     }
 
-    /// Finds the tool for a name: as written, or with another separator between server and tool.
+    /// Finds the tool for a name, without the prefix that some clients add: as written, or with
+    /// another separator between server and tool. A hidden tool is unknown.
     ///
     /// # Errors
     ///
-    /// [`CallError`] if no tool, or more than one, matches.
+    /// [`CallError`] if no tool matches, several tools match, or the tool is visible but not
+    /// eligible.
     pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         let name = tolerance::without_prefix(name);
-        let unknown = || self.hydrator.unknown(name);
-        let unknown = match self.hydrator.find_tool(name) {
+        let unknown_error = || self.hydrator.unknown(name);
+        let not_found = match self.hydrator.find_tool(name) {
             Err(error @ CallError::UnknownTool { .. }) => error,
-            Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons) => unknown(),
+            Err(CallError::Ineligible { reasons, .. }) if refusal::is_hidden(&reasons) => {
+                unknown_error()
+            }
             Err(CallError::AmbiguousTool {
                 name,
                 mut candidates,
             }) => {
                 candidates.retain(|id| !self.is_hidden(id));
-                let ambiguous = CallError::AmbiguousTool {
-                    name,
-                    candidates: candidates.clone(),
+                return match candidates.as_slice() {
+                    [] => Err(unknown_error()),
+                    // The other tools of this name do not exist for the caller.
+                    [only] => self.hydrator.find_tool(only),
+                    _ => Err(CallError::AmbiguousTool { name, candidates }),
                 };
-                return Err(if candidates.is_empty() {
-                    unknown()
-                } else {
-                    ambiguous
-                });
             }
             result => return result,
         };
@@ -372,7 +407,7 @@ impl View {
         matches.sort_by_key(|tool| &tool.id);
         matches.dedup_by_key(|tool| &tool.id);
         match matches.as_slice() {
-            [] => Err(unknown),
+            [] => Err(not_found),
             [tool] => Ok(tool),
             several => Err(CallError::AmbiguousTool {
                 name: marked(name, 100).into_owned(),
@@ -387,7 +422,7 @@ fn ids(tools: &[Arc<Tool>]) -> Vec<String> {
     tools.iter().map(|tool| tool.id.clone()).collect()
 }
 
-/// Returns the tools of upstreams as catalog files.
+/// Returns the tools of upstreams as catalog files. These are in memory, one per upstream.
 fn catalog_files(upstream_tools: &[UpstreamTools]) -> Vec<CatalogFile> {
     upstream_tools
         .iter()
@@ -444,8 +479,8 @@ fn definitions_by_id(
     definitions
 }
 
-/// Adds the tools of upstreams to the operator's own catalog. If both have the same tool, the
-/// server's one is used: it runs, and it was approved.
+/// Adds the tools of upstreams to the operator's own catalog. If both have a tool with the same id,
+/// that of the server is used, because only a server can run it.
 fn merge_catalogs(
     own_catalog: &Catalog,
     upstream_catalog: &Catalog,
@@ -488,8 +523,8 @@ fn review_tools(
     pins: &Pins,
     options: &CatalogOptions,
 ) -> Result<ReviewedTools, String> {
-    // All tools are checked together, so that imitations are found, and only if a definition is
-    // new.
+    // The check runs at most once, and only if the review needs it for a definition. It receives
+    // all tools, so that it also finds a tool that imitates one of another server.
     let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
     let check_errors = |source: &str, name: &str| {
         let errors = errors.get_or_init(|| errors_in(upstream_tools, options));
@@ -502,6 +537,7 @@ fn review_tools(
     for upstream in upstream_tools {
         listings.push(ServerListing {
             server: &upstream.server,
+            scope: pins.scope(&upstream.server),
             rules: upstream.rules,
             tools: &upstream.tools,
         });
@@ -527,7 +563,7 @@ fn review_tools(
     })
 }
 
-/// Returns the errors that `check` finds in definitions, by `source/tool`.
+/// Returns the errors that `picktools check` would find in definitions, by tool id.
 fn errors_in(
     upstream_tools: &[UpstreamTools],
     options: &CatalogOptions,

@@ -31,6 +31,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
             transport,
             tools: ToolFilter::default(),
             call_timeout: None,
+            scope: None,
         }],
         settings: Settings::parse(r#"{"mode": "search"}"#).expect("settings"),
         catalog: None,
@@ -65,6 +66,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
         },
         tools: ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
     let client = Connection::open(

@@ -84,6 +84,8 @@ pub struct Server {
     pub tools: ToolFilter,
     /// The time for a call that the file names.
     pub call_timeout: Option<Duration>,
+    /// The file that configures it. Servers of two files with the same name are different servers.
+    pub scope: Option<String>,
 }
 
 /// The connection parameters of a server.
@@ -360,6 +362,7 @@ fn parse_server(
         transport: parse_transport(members, environment)?,
         tools: ToolFilter::parse(members)?,
         call_timeout: call_timeout(members)?,
+        scope: None,
     })
 }
 

@@ -1,7 +1,9 @@
-//! Messages that are almost JSON. Official clients read most of them, so they are read here too:
-//! halves of surrogate pairs, `NaN` and `Infinity`, numbers that are too large, control characters
-//! in strings, and bytes that are not UTF-8. An answer that cannot be read becomes an error, so
-//! that its call does not wait.
+//! Repairs of messages that are almost JSON. MCP servers send such messages, and the official MCP
+//! clients accept most of them. Lone surrogates and invalid UTF-8 become U+FFFD. `NaN`, `Infinity`
+//! and numbers too large for `f64` become `null`. Control characters in strings are escaped.
+//!
+//! A response that cannot be repaired is replaced by an error response, so that its request fails
+//! at once.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,7 +17,8 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// The deepest nesting that the parser of messages accepts.
+/// The deepest nesting of a response that is passed to `rmcp`, slightly below the limit of 128 in
+/// `serde_json`.
 const MAX_DEPTH: usize = 126;
 /// The longest shown reason, in characters.
 const MAX_REASON_CHARS: usize = 200;
@@ -24,16 +27,17 @@ const READ_BYTES: usize = 8 << 10;
 
 /// The result of scanning a message.
 struct Scan<'m> {
-    /// The message with valid values in place of invalid ones.
+    /// The message after the repairs. It may still be invalid JSON.
     text: Cow<'m, str>,
     /// The id of the message, if it has one.
     id: Option<String>,
-    /// `true` if the message names a method, so that it answers nothing.
+    /// `true` if the message has a method: it is a request or a notification, not a response.
     has_method: bool,
     is_too_deep: bool,
 }
 
-/// Returns a message that can be parsed in place of one that cannot, or the message itself.
+/// Repairs a message. If that does not suffice and the message is a response with an id, returns an
+/// error response with this id. Every other message that cannot be repaired is returned unchanged.
 pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
     if message.trim_ascii_start().first() != Some(&b'{') {
         return Cow::Borrowed(message);
@@ -67,6 +71,9 @@ pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
 fn scan(message: &[u8]) -> Scan<'_> {
     let text = String::from_utf8_lossy(message);
     let bytes = text.as_bytes();
+    // Line ends at the end are no part of a string, even if the last string is not closed.
+    let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+    let content_end = bytes.len() - bytes.iter().rev().take_while(is_line_end).count();
     let mut mended = Mended::default();
     let (mut id, mut has_method, mut is_too_deep) = (None, false, false);
     let (mut depth, mut at) = (0_usize, 0);
@@ -74,12 +81,12 @@ fn scan(message: &[u8]) -> Scan<'_> {
         match byte {
             b'"' => {
                 let start = at;
-                at = scan_string(bytes, at, &mut mended);
+                at = scan_string(bytes, content_end, at, &mut mended);
                 let is_key = after_spaces(bytes, at).is_some_and(|(_, next)| next == b':');
                 if depth == 1 && is_key {
                     has_method |= &bytes[start..at] == b"\"method\"";
                     if &bytes[start..at] == b"\"id\"" {
-                        id = scan_id(&text, at);
+                        id = scan_id(&text, content_end, at);
                     }
                 }
                 continue;
@@ -117,6 +124,7 @@ fn scan(message: &[u8]) -> Scan<'_> {
 #[derive(Default)]
 struct Mended {
     copy: Vec<u8>,
+    /// The position in the original up to which `copy` is complete.
     copied_to: usize,
     is_changed: bool,
 }
@@ -138,7 +146,7 @@ impl Mended {
 }
 
 /// Scans a string from its opening quote, and returns the position after its closing quote.
-fn scan_string(bytes: &[u8], start: usize, mended: &mut Mended) -> usize {
+fn scan_string(bytes: &[u8], content_end: usize, start: usize, mended: &mut Mended) -> usize {
     let mut at = start + 1;
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -159,7 +167,7 @@ fn scan_string(bytes: &[u8], start: usize, mended: &mut Mended) -> usize {
                 Some(_) => at += 6,
                 None => at += 2,
             },
-            0..=0x1F if !is_line_end(bytes, at) => {
+            0..=0x1F if at < content_end => {
                 mended.replace(bytes, at, at + 1, &format!("\\u{byte:04x}"));
                 at += 1;
             }
@@ -167,11 +175,6 @@ fn scan_string(bytes: &[u8], start: usize, mended: &mut Mended) -> usize {
         }
     }
     bytes.len()
-}
-
-/// Returns `true` at the end of the message.
-fn is_line_end(bytes: &[u8], at: usize) -> bool {
-    bytes[at..].iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
 /// Returns the code unit of an escape such as `\ud83d`.
@@ -189,13 +192,13 @@ fn after_spaces(bytes: &[u8], at: usize) -> Option<(usize, u8)> {
     Some((at, *bytes.get(at)?))
 }
 
-/// Reads the number or string after the colon that follows a key.
-fn scan_id(text: &str, after_key: usize) -> Option<String> {
+/// Returns the text of the value that follows a key: a string or one token. The caller parses it.
+fn scan_id(text: &str, content_end: usize, after_key: usize) -> Option<String> {
     let bytes = text.as_bytes();
     let (colon, _) = after_spaces(bytes, after_key)?;
     let (start, first) = after_spaces(bytes, colon + 1)?;
     let end = match first {
-        b'"' => scan_string(bytes, start, &mut Mended::default()),
+        b'"' => scan_string(bytes, content_end, start, &mut Mended::default()),
         _ => token_end(bytes, start),
     };
     Some(text.get(start..end)?.to_owned())
@@ -207,7 +210,7 @@ fn token_end(bytes: &[u8], start: usize) -> usize {
     start + length.max(1)
 }
 
-/// Returns `true` for `NaN`, `Infinity` and numbers beyond the largest one.
+/// Returns `true` for `NaN`, `Infinity` and numbers too large for `f64`.
 fn is_not_finite(token: &str) -> bool {
     if matches!(token, "NaN" | "Infinity" | "-Infinity") {
         return true;
@@ -218,16 +221,21 @@ fn is_not_finite(token: &str) -> bool {
         && token.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// The messages that a program prints, one per line, each of them readable. They end at a message
-/// that is too long, because the rest of that message cannot be told from the next one.
+/// The lines that a program prints, each after [`readable`]. Reading fails with
+/// [`io::ErrorKind::FileTooLarge`] at a line of more than `max_bytes`.
 pub(super) struct Lines<R> {
+    /// The output of the program, from which the lines are read.
     output: R,
     /// The bytes since the last line end.
     line: Vec<u8>,
     /// Complete lines, and how much of them was passed on.
     ready: (Vec<u8>, usize),
     has_ended: bool,
+    /// `true` if a line is too long: reading fails after the lines before it.
+    has_long_line: bool,
+    /// The size of the longest line that is accepted.
     max_bytes: usize,
+    /// Set before reading fails because of a long line, so that the connection can report that.
     too_long: Arc<AtomicBool>,
 }
 
@@ -238,6 +246,7 @@ impl<R> Lines<R> {
             line: Vec::new(),
             ready: (Vec::new(), 0),
             has_ended: false,
+            has_long_line: false,
             max_bytes,
             too_long,
         }
@@ -266,6 +275,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             if self.has_ended {
                 return Poll::Ready(Ok(()));
             }
+            if self.has_long_line {
+                self.too_long.store(true, Ordering::Relaxed);
+                return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+            }
             self.ready.0.clear();
             self.ready.1 = 0;
             let mut bytes = [0; READ_BYTES];
@@ -279,8 +292,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             for part in read.filled().split_inclusive(|&byte| byte == b'\n') {
                 self.line.extend_from_slice(part);
                 if self.line.len() > self.max_bytes {
-                    self.too_long.store(true, Ordering::Relaxed);
-                    return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+                    self.has_long_line = true;
+                    break;
                 }
                 if part.ends_with(b"\n") {
                     self.end_line();
@@ -374,8 +387,9 @@ mod tests {
         let read_all = async |text: &str| {
             let too_long = Arc::new(AtomicBool::new(false));
             let mut lines = Lines::new(text.as_bytes(), 40, Arc::clone(&too_long));
-            let mut all = String::new();
-            let result = lines.read_to_string(&mut all).await;
+            let mut all = Vec::new();
+            let result = lines.read_to_end(&mut all).await;
+            let all = String::from_utf8(all).expect("valid UTF-8");
             (all, result.is_ok(), too_long.load(Ordering::Relaxed))
         };
         let text = "{\"id\":1,\"result\":NaN}\n\nlog\n{\"id\":2,\"result\":0}";
@@ -383,5 +397,7 @@ mod tests {
         assert_eq!(read_all(text).await, (expected.to_owned(), true, false));
         let (_, is_ok, too_long) = read_all(&"x".repeat(50)).await;
         assert_eq!((is_ok, too_long), (false, true));
+        let (before, is_ok, _) = read_all(&format!("{{\"a\":1}}\n{}", "x".repeat(50))).await;
+        assert_eq!((before.as_str(), is_ok), ("{\"a\":1}\n", false));
     }
 }

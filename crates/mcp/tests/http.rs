@@ -58,6 +58,7 @@ async fn open(url: String) -> Result<Connection, String> {
         transport,
         tools: ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     };
     let deadline = Instant::now() + Duration::from_secs(30);
     Connection::open(

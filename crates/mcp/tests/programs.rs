@@ -19,6 +19,7 @@ async fn stderr_of(script: &str, handshake: Handshake) -> String {
         },
         tools: ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     };
     let environment = |name: &str| match name {
         "PATH" => std::env::var_os("PATH"),

@@ -33,9 +33,9 @@ pub(super) struct ImportMcpCommand {
     /// The file is replaced atomically.
     #[arg(long, short, value_name = "FILE", help_heading = heading::OUTPUT)]
     output: Option<PathBuf>,
-    /// Stay connected, and update the file whenever the servers' tools change.
+    /// Stay connected, and replace the file of --output whenever the tools change.
     ///
-    /// The command runs until it is interrupted.
+    /// The command runs until it is interrupted. It needs --output.
     #[arg(long, requires = "output", conflicts_with = "offline", help_heading = heading::OUTPUT)]
     watch: bool,
 }

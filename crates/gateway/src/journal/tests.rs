@@ -36,6 +36,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
         transport,
         tools: picktools_import::mcp::ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     };
     let rules = settings.upstream("up");
     let upstream_tools = [UpstreamTools {

@@ -6,7 +6,10 @@ use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{PinsFile, SeenDefinition, ServerListing, digest, endpoint_digest, pinned_members};
+use super::{
+    HoldReason, MAX_SCOPES, PinsFile, SeenDefinition, ServerListing, digest, endpoint_digest,
+    pinned_members,
+};
 use crate::settings::{NewTools, Settings, Trust};
 
 const TOOLS: [&str; 3] = ["read", "write", "grown"];
@@ -20,6 +23,7 @@ fn definition(tool: &str, text: u8) -> Value {
 #[derive(Clone)]
 struct TestGateway {
     command: &'static str,
+    scope: &'static str,
     trusted: bool,
     /// The version of each tool's description.
     texts: BTreeMap<&'static str, u8>,
@@ -31,6 +35,7 @@ impl TestGateway {
         let texts = [("read", 0), ("write", 0)].into();
         Self {
             command,
+            scope: "a.json",
             trusted: false,
             texts,
             seen: HashMap::new(),
@@ -50,6 +55,7 @@ impl TestGateway {
             transport,
             tools: ToolFilter::default(),
             call_timeout: None,
+            scope: None,
         }
     }
 
@@ -69,6 +75,7 @@ impl TestGateway {
             .collect();
         let listing = ServerListing {
             server: &server,
+            scope: self.scope,
             rules,
             tools: &tools,
         };
@@ -100,6 +107,88 @@ fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<SeenDefinition
     }
     .expect("it is what is shown");
     Some(decided)
+}
+
+#[test]
+fn same_name_in_another_configuration_is_another_server() {
+    let mut file = PinsFile::default();
+    let mut first = TestGateway::new("one");
+    assert_eq!(first.list_callable(&mut file, NewTools::Hold).len(), 2);
+    let mut second = TestGateway::new("two");
+    second.scope = "b.json";
+    for _ in 0..3 {
+        let callable = second.list_callable(&mut file, NewTools::Hold);
+        assert_eq!(callable.len(), 2, "the first use in this configuration");
+        assert_eq!(first.list_callable(&mut file, NewTools::Hold).len(), 2);
+    }
+    // Another command in the same configuration has moved, even if another one uses a third.
+    second.command = "three";
+    for new_tools in [NewTools::Hold, NewTools::Approve] {
+        assert!(second.list_callable(&mut file, new_tools).is_empty());
+    }
+    assert!(
+        file.quarantined
+            .values()
+            .all(|held| held.reason == HoldReason::Moved)
+    );
+    // The command of another configuration is known with its definitions.
+    let mut third = TestGateway::new("one");
+    third.scope = "c.json";
+    third.texts.insert("read", 1);
+    let callable = third.list_callable(&mut file, NewTools::Hold);
+    assert_eq!(callable.into_keys().collect::<Vec<_>>(), ["write"]);
+}
+
+#[test]
+fn denied_definition_is_not_approved_by_itself_at_another_endpoint() {
+    let mut file = PinsFile::default();
+    let mut gateway = TestGateway::new("one");
+    gateway.list_callable(&mut file, NewTools::Hold);
+    gateway.texts.insert("read", 1);
+    gateway.list_callable(&mut file, NewTools::Hold);
+    decide(&mut file, "up/read", false).expect("it is quarantined");
+    let callable = |gateway: &mut TestGateway, file: &mut PinsFile| {
+        let callable = gateway.list_callable(file, NewTools::Hold);
+        callable.into_keys().collect::<Vec<_>>()
+    };
+    gateway.command = "other";
+    gateway.trusted = true;
+    assert_eq!(callable(&mut gateway, &mut file), ["write"], "trusted");
+    let mut second = TestGateway::new("third");
+    second.scope = "b.json";
+    second.texts.insert("read", 1);
+    assert_eq!(callable(&mut second, &mut file), ["write"], "first use");
+    // The operator may still approve it.
+    decide(&mut file, "up/read", true).expect("it is quarantined");
+    assert_eq!(callable(&mut second, &mut file), ["read", "write"]);
+}
+
+#[test]
+fn pins_without_scopes_hold_other_endpoints() {
+    let mut file = PinsFile::default();
+    let mut first = TestGateway::new("one");
+    first.list_callable(&mut file, NewTools::Hold);
+    for pins in file.upstreams.values_mut() {
+        pins.scopes.clear();
+    }
+    let mut second = TestGateway::new("two");
+    second.scope = "b.json";
+    assert!(second.list_callable(&mut file, NewTools::Hold).is_empty());
+    assert_eq!(first.list_callable(&mut file, NewTools::Hold).len(), 2);
+}
+
+#[test]
+fn number_of_first_uses_is_limited() {
+    let mut file = PinsFile::default();
+    TestGateway::new("one").list_callable(&mut file, NewTools::Hold);
+    let mut callable = Vec::new();
+    for number in 0..2 * MAX_SCOPES {
+        let mut gateway = TestGateway::new(format!("command {number}").leak());
+        gateway.scope = format!("{number}.json").leak();
+        callable.push(gateway.list_callable(&mut file, NewTools::Hold).len());
+    }
+    assert_eq!(callable[0], 2);
+    assert_eq!(*callable.last().expect("there are some"), 0);
 }
 
 #[test]
@@ -268,9 +357,11 @@ proptest! {
                 }
             }
             // A definition that the settings trust stays trusted for this server.
-            for gateway in gateways.iter().filter(|gateway| gateway.trusted) {
-                let texts = gateway.texts.iter();
-                trusted_definitions.extend(texts.map(|(tool, text)| seen_by(gateway, tool, *text)));
+            for (gateway, callable) in gateways.iter().zip(&callable) {
+                if gateway.trusted {
+                    trusted_definitions
+                        .extend(callable.iter().map(|(tool, text)| seen_by(gateway, tool, *text)));
+                }
             }
             for (gateway, callable) in gateways.iter().zip(&callable) {
                 for (tool, text) in &gateway.texts {
@@ -281,7 +372,10 @@ proptest! {
                         "{definition:?} was denied"
                     );
                     if gateway.trusted {
-                        prop_assert!(is_callable || denied_definitions.contains(&definition));
+                        let is_denied = denied_definitions
+                            .iter()
+                            .any(|(id, seen)| *id == definition.0 && seen.digest == definition.1.digest);
+                        prop_assert!(is_callable || is_denied);
                         continue;
                     }
                     prop_assert!(!is_callable || trusted_definitions.contains(&definition), "no one approved {definition:?}");

@@ -36,6 +36,7 @@ async fn open_circuit_of_a_gateway_applies_to_the_others() {
             transport,
             tools: ToolFilter::default(),
             call_timeout: None,
+            scope: None,
         }]
     };
     let start = async |tenant: &str| {

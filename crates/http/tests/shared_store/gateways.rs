@@ -53,6 +53,7 @@ impl SharedGateway {
             transport,
             tools: ToolFilter::default(),
             call_timeout: None,
+            scope: None,
         }];
         Self::with_servers(servers, folder, url, tenant, settings).await
     }
@@ -128,6 +129,7 @@ impl SharedGateway {
             transport,
             tools: ToolFilter::default(),
             call_timeout: None,
+            scope: None,
         };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
         let connection = Connection::open(

@@ -44,6 +44,7 @@ fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
         transport: way,
         tools: ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     });
     // The library does not read the environment; the test does.
     Arc::new(server.environment(|name| std::env::var_os(name)))
@@ -459,6 +460,7 @@ async fn http_server_tools_run_again_after_a_restart() {
         transport: way,
         tools: ToolFilter::default(),
         call_timeout: None,
+        scope: None,
     }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));

@@ -234,7 +234,21 @@ fn changed_server_program_quarantines_all_its_tools() {
         code(&client.run("up__echo", json!({"text": "a"}))),
         "quarantined"
     );
-    assert_eq!(client.search("give a text back")["tools"], json!([]));
+    let found = client.search("give a text back");
+    assert_eq!(found["tools"], json!([]));
+    // Whoever can act is told: the model in each answer, and the operator in the log.
+    assert_eq!(found["quarantined"][0]["server"], "up");
+    assert_eq!(found["quarantined"][0]["tools"], 25);
+    assert!(text(&found["hint"]).contains("quarantined"), "{found}");
+    let listed = client.ask("tools/list", &json!({}));
+    let description = text(&listed["result"]["tools"][0]["description"]);
+    let expected = "Not available now: 25 tools of up (not approved).";
+    assert!(description.contains(expected), "{description}");
+    let log = std::fs::read_to_string(place.path("stderr")).expect("a log");
+    assert!(
+        log.contains("picktools approve") && log.contains("tools=25"),
+        "{log}"
+    );
     let state = place.path("state").display().to_string();
     let approve = |arguments: &[&str]| {
         let done = picktools(&[&["approve", "--state-dir", &state], arguments].concat())
@@ -311,6 +325,40 @@ fn changed_server_program_quarantines_all_its_tools() {
             .get("isError")
             .is_none()
     });
+}
+
+#[test]
+fn servers_of_one_name_in_two_configurations_both_work() {
+    let place = Place::faulty();
+    assert_eq!(
+        place
+            .client(&json!({}))
+            .run("up__echo", json!({"text": "a"}))["isError"],
+        Value::Null
+    );
+    let mut other = upstream();
+    other["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--other"]);
+    place.write("other.json", &json!({"mcpServers": {"up": other}}));
+    for config in ["other.json", "mcp.json", "other.json"] {
+        let mut client = place.client_with(config);
+        assert_eq!(
+            said(&client.run("up__echo", json!({"text": config}))),
+            config
+        );
+        assert_eq!(
+            client.search("give a text back")["quarantined"],
+            Value::Null
+        );
+    }
+    let state = place.path("state").display().to_string();
+    let pending = picktools(&["approve", "--state-dir", &state])
+        .output()
+        .expect("it runs");
+    assert!(
+        stderr(&pending).contains("nothing is pending"),
+        "{}",
+        stdout(&pending)
+    );
 }
 
 #[test]

@@ -290,6 +290,8 @@ fn role_hides_tools_on_every_path() {
             .is_some()
     );
     assert_eq!(said(&client.run("one__echo", json!({"text": "x"}))), "x");
+    // Only one tool of this name exists for the caller.
+    assert_eq!(said(&client.run("echo", json!({"text": "x"}))), "x");
 }
 
 #[test]

@@ -26,6 +26,19 @@ pub(crate) struct Place {
     folder: TempDir,
 }
 
+/// Initialises a session of a client with these capabilities.
+fn begin(mut client: Client, capabilities: &Value) -> Client {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        "clientInfo": {"name": "test", "version": "1"}});
+    let hello = client.ask("initialize", &params);
+    assert_eq!(
+        hello["result"]["serverInfo"]["name"], "picktools",
+        "{hello}"
+    );
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    client
+}
+
 /// Returns the command of the faulty server.
 pub(crate) fn upstream() -> Value {
     json!({"command": "python3", "args": [root("crates/cli/tests/servers/upstream.py")]})
@@ -76,23 +89,25 @@ impl Place {
 
     /// Starts a gateway for a client with these capabilities.
     pub(crate) fn client(&self, capabilities: &Value) -> Client {
-        let mut client = self.silent_client();
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
-            "clientInfo": {"name": "test", "version": "1"}});
-        let hello = client.ask("initialize", &params);
-        assert_eq!(
-            hello["result"]["serverInfo"]["name"], "picktools",
-            "{hello}"
-        );
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        client
+        begin(self.silent_client(), capabilities)
+    }
+
+    /// Starts a gateway with another configuration of servers in the folder.
+    pub(crate) fn client_with(&self, config: &str) -> Client {
+        let mut arguments = self.arguments();
+        arguments[1] = self.path(config).display().to_string();
+        begin(self.start(&arguments), &json!({}))
     }
 
     /// Starts a gateway whose client has sent nothing yet.
     fn silent_client(&self) -> Client {
+        self.start(&self.arguments())
+    }
+
+    fn start(&self, arguments: &[String]) -> Client {
         let mut child = gateway_program()
             .arg("mcp")
-            .args(self.arguments())
+            .args(arguments)
             .env("PICKTOOLS_CACHE_DIR", self.path("cache"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
