@@ -5,11 +5,12 @@
 //! the backup that is written first.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use picktools_import::mcp::{Server, ServerTransport};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -334,6 +335,47 @@ impl ClientReport {
             message: None,
         }
     }
+}
+
+/// A configuration file with servers: that of a client, or that of the gateway behind it.
+pub(super) struct InstalledConfig {
+    /// The client's name for people.
+    pub(super) title: &'static str,
+    pub(super) file: PathBuf,
+    /// `true` if the file belongs to the project in the working folder.
+    pub(super) is_project: bool,
+    /// `true` if the client's gateway uses it.
+    pub(super) behind_gateway: bool,
+}
+
+/// Returns the existing configuration files of all clients, and those of their gateways.
+pub(super) fn installed_configs() -> anyhow::Result<Vec<InstalledConfig>> {
+    let mut configs = Vec::new();
+    for place in places::places(&[])? {
+        for (file, behind_gateway) in [(&place.file, false), (&place.upstreams, true)] {
+            if file.is_file() {
+                configs.push(InstalledConfig {
+                    title: place.client.title,
+                    file: file.clone(),
+                    is_project: place.scope == places::Scope::Project,
+                    behind_gateway,
+                });
+            }
+        }
+    }
+    Ok(configs)
+}
+
+/// Returns `true` if a server is the gateway that `init` configured.
+pub(super) fn starts_gateway(server: &Server) -> bool {
+    let ServerTransport::Stdio { arguments, .. } = &server.transport else {
+        return false;
+    };
+    let start = arguments
+        .iter()
+        .map(String::as_str)
+        .take(edit::ARGUMENTS.len());
+    server.name == edit::ENTRY && start.eq(edit::ARGUMENTS)
 }
 
 /// Plans the change of `init` to a file. Returns `None` if the file does not exist.

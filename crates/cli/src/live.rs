@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use picktools::catalog::CatalogFile;
 use picktools_import::mcp;
 use picktools_import::mcp::{ConfigEnvironment, Configuration, Server};
-use picktools_mcp::{Limits, Listing, ToolListCache};
+use picktools_mcp::{Limits, ListError, Listing, ToolListCache};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -89,6 +89,49 @@ pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configura
     .with_context(|| format!("cannot read the configuration {}", path.display()))
 }
 
+/// Asks several servers at the same time, with a progress bar. Returns the answers in order.
+pub(super) fn ask_each<T>(
+    servers: &[Server],
+    ask: impl AsyncFn(&Server) -> T,
+) -> anyhow::Result<Vec<T>> {
+    let progress = ProgressBar::new(servers.len() as u64);
+    progress.set_style(
+        ProgressStyle::with_template("{spinner} {pos}/{len} MCP servers").context("progress")?,
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let answers = runtime.block_on(async {
+        let permits = Semaphore::new(MAX_CONCURRENT);
+        let ask_one = |server| {
+            let (permits, progress, ask) = (&permits, &progress, &ask);
+            async move {
+                // The semaphore is never closed.
+                let _permit = permits.acquire().await;
+                let answer = ask(server).await;
+                progress.inc(1);
+                answer
+            }
+        };
+        tokio::select! {
+            answers = futures_util::future::join_all(servers.iter().map(ask_one)) => Some(answers),
+            // Dropping the requests ends the programs that they started.
+            () = interrupted() => None,
+        }
+    });
+    progress.finish_and_clear();
+    answers.context("interrupted; the started MCP servers were stopped")
+}
+
+/// Describes in one line why a server listed no tools.
+pub(super) fn describe(error: &ListError) -> String {
+    let mut text = error.message.clone();
+    if let Some(last) = error.stderr.last() {
+        text.push_str(&format!("; its last line was: {last}"));
+    }
+    text
+}
+
 impl LiveArgs {
     /// Returns options that ignore the cache, unless --offline is set.
     pub(super) fn refreshed(&self) -> Self {
@@ -117,34 +160,9 @@ impl LiveArgs {
             output::note(format!("disabled: {}", configuration.disabled.join(", ")));
         }
         let servers = &configuration.servers;
-        let progress = ProgressBar::new(servers.len() as u64);
-        progress.set_style(
-            ProgressStyle::with_template("{spinner} {pos}/{len} MCP servers")
-                .context("progress")?,
-        );
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?;
-        let results = runtime.block_on(async {
-            let permits = Semaphore::new(MAX_CONCURRENT);
-            let ask = |server| {
-                let (permits, progress) = (&permits, &progress);
-                async move {
-                    // The semaphore is never closed.
-                    let _permit = permits.acquire().await;
-                    let answer = self.server_tools(server).await;
-                    progress.inc(1);
-                    answer
-                }
-            };
-            tokio::select! {
-                results = futures_util::future::join_all(servers.iter().map(ask)) => Some(results),
-                // Dropping the requests ends the programs that they started.
-                () = interrupted() => None,
-            }
-        });
-        progress.finish_and_clear();
-        let results = results.context("interrupted; the started MCP servers were stopped")?;
+        let results = ask_each(servers, async |server: &Server| {
+            self.server_tools(server).await
+        })?;
         for (server, answer) in servers.iter().zip(results) {
             let (tools, missing) = answer;
             answers.missing.extend(missing);
@@ -203,10 +221,17 @@ impl LiveArgs {
                     let age = age.as_secs() / 60;
                     (
                         Some(tools),
-                        Some(format!("{error}\n  using its tools of {age} minutes ago")),
+                        Some(format!(
+                            "{}: {}; using its tools of {age} minutes ago",
+                            error.server,
+                            describe(&error)
+                        )),
                     )
                 }
-                None => (None, Some(error.to_string())),
+                None => (
+                    None,
+                    Some(format!("{}: {}", error.server, describe(&error))),
+                ),
             },
         }
     }

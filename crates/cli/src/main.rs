@@ -12,6 +12,7 @@ mod call;
 mod calls;
 mod check;
 mod completions;
+mod doctor;
 mod enrich;
 mod eval;
 mod heading;
@@ -112,13 +113,17 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Catalogs", &["import", "index", "check", "store", "models"]),
     ("Quality", &["eval", "learn", "enrich"]),
-    ("Operations", &["approve", "replay", "completions"]),
+    (
+        "Operations",
+        &["doctor", "approve", "replay", "completions"],
+    ),
 ];
 
 // The help of a command is the documentation of its struct.
 #[derive(Subcommand)]
 enum Command {
     Init(init::InitCommand),
+    Doctor(doctor::DoctorCommand),
     Mcp(mcp::McpCommand),
     #[command(alias = "gateway")]
     Serve(serve::ServeCommand),
@@ -147,6 +152,7 @@ impl Command {
         let success = |()| ExitCode::SUCCESS;
         match self {
             Self::Init(command) => command.run(),
+            Self::Doctor(command) => command.run(),
             Self::Mcp(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Pick(command) => command.run().map(success),

@@ -48,7 +48,25 @@ impl ServerArgs {
 
     /// Returns all named servers.
     pub(super) fn configuration(&self) -> anyhow::Result<Configuration> {
-        let mut configuration = self.direct_server()?;
+        let mut configuration = Configuration::default();
+        for (_, file) in self.each_configuration()? {
+            configuration.servers.extend(file.servers);
+            configuration.disabled.extend(file.disabled);
+            configuration.faults.extend(file.faults);
+            configuration.warnings.extend(file.warnings);
+        }
+        Ok(configuration)
+    }
+
+    /// Returns the servers of the command line, and those of each file.
+    pub(super) fn each_configuration(
+        &self,
+    ) -> anyhow::Result<Vec<(Option<PathBuf>, Configuration)>> {
+        let mut configurations = Vec::new();
+        let direct = self.direct_server()?;
+        if !direct.servers.is_empty() {
+            configurations.push((None, direct));
+        }
         for path in &self.config {
             let text = String::from_utf8(reading::read_input(path)?)
                 .with_context(|| format!("{}", path.display()))?;
@@ -57,12 +75,9 @@ impl ServerArgs {
             for server in &mut file.servers {
                 server.scope = Some(scope.clone());
             }
-            configuration.servers.extend(file.servers);
-            configuration.disabled.extend(file.disabled);
-            configuration.faults.extend(file.faults);
-            configuration.warnings.extend(file.warnings);
+            configurations.push((Some(path.clone()), file));
         }
-        Ok(configuration)
+        Ok(configurations)
     }
 
     /// Returns the server of --url or of the command.

@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use crate::api_keys::ApiKeys;
 use crate::calls::Caller;
 use crate::circuits;
+use crate::client_messages::StdioClient;
 use crate::decisions::DecisionWatcher;
 use crate::elicitations::PendingElicitations;
 use crate::error::GatewayError;
@@ -375,7 +376,8 @@ impl Gateway {
         let handler = Handler::new(Arc::clone(&self.hub), caller);
         let serve = async move {
             let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
-            let service = serve_server(handler, stdio_pipes())
+            let (input, output) = stdio_pipes();
+            let service = serve_server(handler, StdioClient::new(input, output))
                 .await
                 .map_err(|error| failed(&error))?;
             service.waiting().await.map_err(|error| failed(&error))?;

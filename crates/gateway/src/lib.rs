@@ -38,6 +38,7 @@ mod circuits;
 mod decisions;
 pub mod calls;
 pub mod handler;
+pub mod client_messages;
 mod gateway;
 
 pub use changes::changes;

@@ -340,6 +340,28 @@ impl Pins {
         Ok(self.shared.read()?.quarantined)
     }
 
+    /// Returns the quarantined definitions of a server, by the names of the tools.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if the pins cannot be read.
+    pub fn quarantined_of(
+        &self,
+        server: &Server,
+    ) -> Result<BTreeMap<String, QuarantinedDefinition>, StateError> {
+        let endpoint_digest = endpoint_digest(server);
+        let mut definitions = BTreeMap::new();
+        for (id, quarantined) in self.shared.read()?.quarantined {
+            if let Some((source, tool)) = id.split_once('/')
+                && source == server.name
+                && quarantined.endpoint_digest == endpoint_digest
+            {
+                definitions.insert(tool.to_owned(), quarantined);
+            }
+        }
+        Ok(definitions)
+    }
+
     /// Returns the approved definition of a tool, by `source/tool`, even while another definition is
     /// quarantined.
     ///

@@ -10,6 +10,7 @@ mod problem;
 mod api;
 mod console;
 mod permit_body;
+mod mcp_requests;
 mod server;
 
 pub use server::{HttpServer, HttpServerOptions, TlsFiles, serve};

@@ -44,6 +44,7 @@ use tracing::field::Empty;
 
 use crate::api::Api;
 use crate::console;
+use crate::mcp_requests;
 use crate::permit_body::{PermitBody, refuse};
 use crate::problem::Problem;
 
@@ -51,8 +52,6 @@ use crate::problem::Problem;
 const PATH: &str = "/mcp";
 /// The same path as some clients write it.
 const PATH_WITH_SLASH: &str = "/mcp/";
-/// The content types that a client of the MCP endpoint must accept.
-const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// The time for which a browser may keep the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(3600);
 /// The interval at which ended sessions are removed.
@@ -796,7 +795,7 @@ fn router(
     let mcp = Router::new()
         .route_service(PATH, service.clone())
         .route_service(PATH_WITH_SLASH, service)
-        .route_layer(middleware::from_fn(accept_anything))
+        .route_layer(middleware::from_fn(mcp_requests::prepare))
         .route_layer(middleware::from_fn_with_state(Arc::clone(frontend), admit));
     let (api, description) = Api::routes(Arc::clone(hub));
     let admit_api = middleware::from_fn_with_state(Arc::clone(frontend), admit_api_request);
@@ -847,20 +846,6 @@ fn cors(frontend: Arc<HttpFrontend>) -> CorsLayer {
             header::RETRY_AFTER,
         ])
         .max_age(PREFLIGHT_AGE)
-}
-
-/// Reads `Accept: */*` and an absent `Accept` as what HTTP says they mean.
-async fn accept_anything(mut request: Request, next: Next) -> Response {
-    let accept = request.headers().get(header::ACCEPT);
-    let is_anything = accept.is_none_or(|accept| {
-        accept
-            .to_str()
-            .is_ok_and(|accept| accept.contains("*/*") || accept.contains("application/*"))
-    });
-    if is_anything && request.method() == Method::POST {
-        request.headers_mut().insert(header::ACCEPT, ACCEPTED);
-    }
-    next.run(request).await
 }
 
 /// Serves the routes on the listener, with TLS if the options have a certificate.

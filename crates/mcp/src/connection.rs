@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
+use super::failure::{CLOSED, MAX_MESSAGE_CHARS, error_chain_text, is_closed, transport_text};
 use super::http::{HttpClient, LastFailure};
 use super::reading::Lines;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
@@ -96,8 +97,6 @@ const GRACE: Duration = Duration::from_secs(1);
 const MAX_STDERR_BYTES: usize = 4 << 10;
 /// The reported number of lines of standard error.
 const MAX_STDERR_LINES: usize = 5;
-/// The longest reported message of a server, and the longest reported line, in characters.
-const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Time to wait for the rest of standard error after a program exits.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -287,7 +286,8 @@ impl Connection {
             ServiceError::TransportClosed if self.too_long.load(Ordering::Relaxed) => {
                 too_long_message(self.message_bytes)
             }
-            ServiceError::TransportClosed => "it ended, or closed the connection".to_owned(),
+            ServiceError::TransportClosed => CLOSED.to_owned(),
+            ServiceError::TransportSend(error) => transport_text(error),
             other => error_chain_text(other),
         }
     }
@@ -535,28 +535,19 @@ where
             ClientInitializeError::ConflictInitResponseId(..)
             | ClientInitializeError::UncorrelatedErrorResponse { .. } => AttemptError::LateAnswer,
             ClientInitializeError::ConnectionClosed(_) => AttemptError::Ended,
+            // A program may end before it has read the first message.
+            ClientInitializeError::TransportError { error, .. } if is_closed(&error) => {
+                AttemptError::Ended
+            }
             // Over HTTP the status alone can express a refusal.
-            refused @ (ClientInitializeError::JsonRpcError(_)
-            | ClientInitializeError::TransportError { .. }) => {
+            ClientInitializeError::TransportError { error, .. } => {
+                AttemptError::Refused(transport_text(&error))
+            }
+            refused @ ClientInitializeError::JsonRpcError(_) => {
                 AttemptError::Refused(error_chain_text(&refused))
             }
             other => AttemptError::Other(error_chain_text(&other)),
         })
-}
-
-/// Formats an error with its causes. A server may have written any part of the text.
-fn error_chain_text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    marked(&text, MAX_MESSAGE_CHARS).into_owned()
 }
 
 fn http(

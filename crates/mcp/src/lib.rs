@@ -5,6 +5,7 @@
 
 mod client;
 mod connection;
+mod failure;
 mod http;
 mod reading;
 mod tool_cache;
@@ -17,5 +18,6 @@ pub use connection::{
     Variable,
 };
 pub use http::HttpFailure;
+pub use reading::{mend, message_id};
 pub use tap::RequestUpdate;
 pub use tool_cache::ToolListCache;

@@ -68,6 +68,16 @@ pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(format!("{answer}\n").into_bytes())
 }
 
+/// Mends a message. The text may still be invalid JSON.
+pub fn mend(message: &[u8]) -> Cow<'_, str> {
+    scan(message).text
+}
+
+/// Returns the id of a message, even if the message is not valid JSON.
+pub fn message_id(message: &[u8]) -> Option<serde_json::Value> {
+    serde_json::from_str(&scan(message).id?).ok()
+}
+
 fn scan(message: &[u8]) -> Scan<'_> {
     let text = String::from_utf8_lossy(message);
     let bytes = text.as_bytes();

@@ -59,3 +59,17 @@ async fn program_that_ends_at_the_newest_handshake_gets_the_older_one() {
     let said = stderr_of(script, Handshake::NewestFirst).await;
     assert!(said.contains("\n  initialize"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_ends_at_once_is_described_in_plain_words() {
+    for script in [
+        "",
+        "import sys; sys.stdin.close()",
+        "import os; os._exit(0)",
+    ] {
+        for handshake in [Handshake::NewestFirst, Handshake::LegacyFirst] {
+            let said = stderr_of(script, handshake).await;
+            assert!(said.contains("it ended before it answered"), "{said}");
+        }
+    }
+}

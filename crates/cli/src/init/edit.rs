@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::places::{GEMINI, McpClient, Scope};
 
 /// The name of the gateway's entry.
-const ENTRY: &str = "picktools";
+pub(super) const ENTRY: &str = "picktools";
 /// The arguments that start the gateway, followed by the file of its servers.
-const ARGUMENTS: [&str; 2] = ["mcp", "--config"];
+pub(super) const ARGUMENTS: [&str; 2] = ["mcp", "--config"];
 /// A placeholder for the value of every variable, valid as a URL and as a program. Real values are
 /// never read.
 const ANY_VALUE: &str = "https://variable";

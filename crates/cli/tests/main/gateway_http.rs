@@ -208,7 +208,8 @@ impl Answer {
     }
 
     /// Returns the message with this id from an event stream or a JSON body.
-    fn message(&self, id: u64) -> Value {
+    fn message(&self, id: impl Into<Value>) -> Value {
+        let id = id.into();
         let texts = self
             .body
             .lines()
@@ -345,6 +346,51 @@ fn usual_spellings_of_path_and_accept_work() {
     }
     let only_text = [json, ("Accept", "text/plain")];
     assert_eq!(serving.raw("POST", "/mcp", &only_text, &hello).status, 406);
+    // A client that accepts JSON alone gets no event stream.
+    let answer = serving.raw(
+        "POST",
+        "/mcp",
+        &[json, ("Accept", "application/json")],
+        &hello,
+    );
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(
+        answer.message(0)["result"]["serverInfo"]["name"],
+        "picktools"
+    );
+    assert!(!answer.body.contains("data:"), "{}", answer.body);
+}
+
+#[test]
+fn unreadable_messages_are_answered() {
+    let serving = Serving::with(&json!({}));
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    for (message, status, id, code) in [
+        ("{oops", 400, Value::Null, -32700),
+        ("", 400, Value::Null, -32700),
+        ("[]", 400, Value::Null, -32600),
+        (
+            r#"{"jsonrpc":"2.0","id":5,"method":"tools/call"}"#,
+            200,
+            json!(5),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            400,
+            Value::Null,
+            -32600,
+        ),
+    ] {
+        let answer = serving.raw("POST", "/mcp", &headers, message);
+        assert_eq!(answer.status, status, "{message}: {}", answer.body);
+        let error = answer.message(id.clone());
+        assert_eq!(error["error"]["code"], code, "{message}: {error}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod reporting;
 mod validating;
 // Findings in catalogs, as text, JSON and SARIF.
 mod checking;
+// The state of configured servers.
+mod doctor;
 // Names and aliases.
 mod naming;
 // Definitions in providers' formats.

@@ -7,6 +7,27 @@ use serde_json::{Value, json};
 use super::{Place, code, eventually, said, text, upstream};
 
 #[test]
+fn unreadable_lines_of_a_client_are_answered_and_the_session_goes_on() {
+    let place = Place::faulty();
+    let mut client = place.client(&json!({}));
+    let call = |id: u64, text: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"up__echo","arguments":{{"text":"{text}"}}}}}}"#
+        )
+    };
+    client.write(&format!("{}\n", call(901, "cut \\ud83d")));
+    assert_eq!(said(&client.answer(901)["result"]), "cut \u{fffd}");
+    client.write("{\"jsonrpc\":\"2.0\",\"id\":902,\"method\":\"tools/call\"}\n");
+    assert_eq!(client.answer(902)["error"]["code"], -32602);
+    client.write("{\"jsonrpc\":\"2.0\",\"id\":903,\"method\":\"foo/bar\"}\n");
+    assert_eq!(client.answer(903)["error"]["code"], -32601);
+    client.write("{\"id\":904, oops\n\n");
+    assert_eq!(client.answer(904)["error"]["code"], -32700);
+    client.write(&format!("{}\r\n", call(905, "a")));
+    assert_eq!(said(&client.answer(905)["result"]), "a");
+}
+
+#[test]
 fn search_mode_finds_describes_and_calls_tools() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "search"}));

@@ -226,7 +226,7 @@ impl Client {
         self.call("search_tools", json!({"query": query}))["structuredContent"].clone()
     }
 
-    fn listed(&mut self) -> Vec<String> {
+    pub(crate) fn listed(&mut self) -> Vec<String> {
         let listed = self.ask("tools/list", &json!({}));
         listed["result"]["tools"]
             .as_array()

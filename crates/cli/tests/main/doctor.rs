@@ -1,0 +1,210 @@
+//! `picktools doctor`: the state of every configured server, with the reason and the remedy.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::cli::{picktools, stderr, stdout};
+use crate::gateway::{Place, code, upstream};
+use crate::support::root;
+
+/// A home folder, a project and a data folder.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(tempfile::tempdir().expect("a folder"));
+        for folder in ["home", "project", "data"] {
+            fs::create_dir(machine.path(folder)).expect("it is new");
+        }
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        let folder = self.0.path().canonicalize().expect("it is there");
+        folder.join(path)
+    }
+
+    fn write(&self, path: &str, value: &Value) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it can be made");
+        fs::write(path, value.to_string()).expect("it can be written");
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = picktools(arguments);
+        command
+            .current_dir(self.path("project"))
+            .env("HOME", self.path("home"))
+            .env("PICKTOOLS_DATA_DIR", self.path("data"))
+            .env_remove("XDG_CONFIG_HOME");
+        command
+    }
+
+    fn doctor(&self, arguments: &[&str]) -> (Value, Output) {
+        let arguments = [&["doctor", "--json"], arguments].concat();
+        let output = self.command(&arguments).output().expect("it runs");
+        let report = serde_json::from_str(&stdout(&output)).expect("JSON");
+        (report, output)
+    }
+}
+
+/// Servers in every state.
+fn servers() -> Value {
+    let failing = "import sys; sys.stderr.write('API key missing\\n'); sys.exit(3)";
+    json!({"mcpServers": {
+        "good": upstream(),
+        "missing": {"command": "no-such-program", "args": ["s3cret"]},
+        "failing": {"command": "python3", "args": ["-c", failing]},
+        "ends": {"command": "true"},
+        "refused": {"url": "http://me:s3cret@127.0.0.1:9/mcp?apiKey=s3cret"},
+        "unset": {"command": "x", "env": {"K": "${PICKTOOLS_TEST_UNSET}"}},
+        "off": {"command": "x", "disabled": true},
+        "odd": {"command": "true", "colour": "red"},
+    }})
+}
+
+#[test]
+fn state_of_each_server_is_reported_with_reason() {
+    let machine = Machine::new();
+    machine.write("project/servers.json", &servers());
+    let (report, output) = machine.doctor(&["--config", "servers.json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let configurations = report["configurations"].as_array().expect("a list");
+    assert_eq!(configurations.len(), 1);
+    let reports = configurations[0]["servers"].as_array().expect("a list");
+    let server = |name: &str| {
+        let report = reports.iter().find(|report| report["server"] == name);
+        report.unwrap_or_else(|| panic!("{name}: {report:?}"))
+    };
+    for (name, state, why) in [
+        ("missing", "down", "cannot be started"),
+        ("failing", "down", "API key missing"),
+        ("ends", "down", "it ended before it answered"),
+        ("refused", "down", "connection refused"),
+        ("unset", "invalid", "PICKTOOLS_TEST_UNSET"),
+    ] {
+        let report = server(name);
+        assert_eq!(report["state"], state, "{report}");
+        assert!(report["why"].to_string().contains(why), "{report}");
+    }
+    assert_eq!(server("off")["state"], "disabled");
+    let good = server("good");
+    assert_eq!((&good["state"], &good["tools"]), (&json!("ok"), &json!(25)));
+    assert!(good["tokens"].as_u64() > Some(500), "{good}");
+    assert!(server("odd")["warnings"].to_string().contains("colour"));
+    assert_eq!(server("refused")["at"], "127.0.0.1:9");
+    let text = machine
+        .command(&["doctor", "--config", "servers.json"])
+        .output()
+        .expect("it runs");
+    let text = stdout(&text);
+    assert!(text.contains("good     ok: 25 tools, "), "{text}");
+    assert!(
+        text.contains("1 of 7 servers can be used: 25 tools"),
+        "{text}"
+    );
+    for shown in [&text, &report.to_string()] {
+        assert!(
+            !shown.contains("s3cret") && !shown.contains("rmcp"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn servers_of_clients_and_behind_the_gateway_are_found() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.cursor/mcp.json",
+        &json!({"mcpServers": {"up": upstream()}}),
+    );
+    machine.write("home/.gemini/settings.json", &json!({"theme": "dark"}));
+    let (report, output) = machine.doctor(&[]);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(report["configurations"][0]["client"], "Cursor");
+    assert_eq!(report["configurations"].as_array().map(Vec::len), Some(1));
+    let moved = machine
+        .command(&["init", "--yes"])
+        .output()
+        .expect("it runs");
+    assert_eq!(moved.status.code(), Some(0), "{}", stderr(&moved));
+    let (report, output) = machine.doctor(&[]);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let configurations = report["configurations"].as_array().expect("a list");
+    assert_eq!(
+        configurations.len(),
+        1,
+        "the gateway itself is no server: {report}"
+    );
+    assert_eq!(configurations[0]["behind_gateway"], true);
+    assert_eq!(configurations[0]["servers"][0]["tools"], 25);
+}
+
+#[test]
+fn programs_of_a_project_are_not_started_without_a_request() {
+    let machine = Machine::new();
+    let touch = json!({"command": "touch", "args": [machine.path("started")]});
+    machine.write("project/.mcp.json", &json!({"mcpServers": {"p": touch}}));
+    let (report, output) = machine.doctor(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let problem = report["configurations"][0]["problem"].to_string();
+    assert!(problem.contains("--config"), "{report}");
+    assert!(!machine.path("started").exists());
+    machine.doctor(&["--config", ".mcp.json"]);
+    assert!(machine.path("started").exists());
+}
+
+#[test]
+fn unreadable_file_of_a_client_does_not_hide_the_others() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.cursor/mcp.json",
+        &json!({"mcpServers": {"up": upstream()}}),
+    );
+    fs::write(machine.path("home/.claude.json"), "{\"mcpServers\": ").expect("it is written");
+    let (report, output) = machine.doctor(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let configurations = report["configurations"].as_array().expect("a list");
+    assert!(configurations[0]["problem"].is_string(), "{report}");
+    assert_eq!(configurations[1]["servers"][0]["state"], "ok");
+}
+
+#[test]
+fn quarantined_tools_are_listed_for_their_server_only() {
+    let place = Place::faulty();
+    drop(place.client(&json!({})).listed());
+    let mut server = upstream();
+    server["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--evil"]);
+    place.write("mcp.json", &json!({"mcpServers": {"up": server}}));
+    let mut client = place.client(&json!({}));
+    assert_eq!(
+        code(&client.run("up__echo", json!({"text": "a"}))),
+        "quarantined"
+    );
+    let doctor = |config: &str| {
+        let path = place.path(config).display().to_string();
+        let state = place.path("state").display().to_string();
+        let output = picktools(&["doctor", "--json", "--config", &path, "--state-dir", &state])
+            .output()
+            .expect("it runs");
+        let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        (report["configurations"][0]["servers"][0].clone(), output)
+    };
+    let (report, output) = doctor("mcp.json");
+    assert_eq!(output.status.code(), Some(1));
+    let reason = report["quarantined"]["echo"].to_string();
+    assert!(reason.contains("another command or URL"), "{report}");
+    place.write("other.json", &json!({"mcpServers": {"up": upstream()}}));
+    assert_eq!(doctor("other.json").0["quarantined"], json!({}));
+}
+
+#[test]
+fn nothing_configured_is_said() {
+    let machine = Machine::new();
+    let output = machine.command(&["doctor"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("no MCP servers found"));
+}

@@ -1,0 +1,377 @@
+//! Messages of clients: each one that cannot be read is answered, so that no client waits for an
+//! answer in vain.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use picktools::excerpt::marked;
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex, mpsc};
+
+/// The largest message of a client on standard input, in bytes.
+const MAX_LINE_BYTES: usize = 16 << 20;
+/// The most messages that are read before the gateway has handled the earlier ones.
+const MAX_UNREAD: usize = 64;
+/// The longest shown reason, in characters.
+const MAX_REASON_CHARS: usize = 300;
+
+const PARSE_ERROR: i64 = -32700;
+const INVALID_REQUEST: i64 = -32600;
+const INVALID_PARAMS: i64 = -32602;
+
+/// The answer to a message that cannot be handled: a JSON-RPC error. `None` if the message was a
+/// notification or an answer, which get none.
+pub type ErrorAnswer = Option<Value>;
+
+/// Reads a message, with the [repairs](picktools_mcp::mend) that answers of servers get. Also
+/// returns its text.
+///
+/// # Errors
+///
+/// The answer to the client.
+pub fn read(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, str>), ErrorAnswer> {
+    let text = picktools_mcp::mend(message);
+    let value: Value = match serde_json::from_str(&text) {
+        Ok(value) => value,
+        Err(error) => {
+            let id = picktools_mcp::message_id(message).unwrap_or_default();
+            let reason = format!("the message cannot be read: {error}");
+            return Err(Some(answer(id, PARSE_ERROR, &reason)));
+        }
+    };
+    let id = match &value {
+        Value::Object(members) => members.get("id"),
+        Value::Array(_) => {
+            let reason = "batches are not supported; send each message on its own";
+            return Err(Some(answer(Value::Null, INVALID_REQUEST, reason)));
+        }
+        _ => {
+            let reason = "the message is not a JSON object";
+            return Err(Some(answer(Value::Null, INVALID_REQUEST, reason)));
+        }
+    };
+    let Some(method) = value.get("method") else {
+        // An answer to a request of the gateway. Nobody waits for an answer to an answer.
+        return parse(&text)
+            .map(|message| (message, text))
+            .map_err(|_| None);
+    };
+    let Some(id) = id else {
+        return parse(&text)
+            .map(|message| (message, text))
+            .map_err(|_| None);
+    };
+    let is_valid_id = id.is_string() || id.as_i64().is_some();
+    if !is_valid_id {
+        let reason = "`id` must be a string or a whole number of at most 64 bits";
+        return Err(Some(answer(Value::Null, INVALID_REQUEST, reason)));
+    }
+    let Some(method) = method.as_str() else {
+        let reason = "`method` must be a string";
+        return Err(Some(answer(id.clone(), INVALID_REQUEST, reason)));
+    };
+    if value["jsonrpc"] != "2.0" {
+        let reason = "`jsonrpc` must be \"2.0\"";
+        return Err(Some(answer(id.clone(), INVALID_REQUEST, reason)));
+    }
+    let invalid_params = |reason: &str| {
+        let reason = format!("invalid params of {method}: {reason}");
+        Err(Some(answer(id.clone(), INVALID_PARAMS, &reason)))
+    };
+    if value
+        .get("params")
+        .is_some_and(|params| !params.is_object())
+    {
+        return invalid_params("give an object");
+    }
+    match parse(&text) {
+        Ok(message) if is_unread(&message) => match value.get("params") {
+            None => invalid_params("they are missing"),
+            Some(_) => invalid_params("a member is missing or has another type"),
+        },
+        Ok(message) => Ok((message, text)),
+        Err(error) => invalid_params(&error),
+    }
+}
+
+fn parse(text: &str) -> Result<ClientJsonRpcMessage, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Returns `true` if a request of a known method has params that do not fit, so that only its
+/// method could be read.
+fn is_unread(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else {
+        return false;
+    };
+    let ClientRequest::CustomRequest(custom) = &request.request else {
+        return false;
+    };
+    matches!(
+        custom.method.as_str(),
+        "initialize"
+            | "completion/complete"
+            | "logging/setLevel"
+            | "prompts/get"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/read"
+            | "resources/subscribe"
+            | "resources/templates/list"
+            | "resources/unsubscribe"
+            | "tools/call"
+            | "tools/list"
+    )
+}
+
+fn answer(id: Value, code: i64, reason: &str) -> Value {
+    let message = marked(reason, MAX_REASON_CHARS);
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+/// A client on standard input and output, one message per line.
+pub(crate) struct StdioClient<W> {
+    messages: mpsc::Receiver<ClientJsonRpcMessage>,
+    output: Arc<Mutex<Option<W>>>,
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> StdioClient<W> {
+    /// Begins to read messages. It must be called within a tokio runtime.
+    pub(crate) fn new<R>(input: R, output: W) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+    {
+        let output = Arc::new(Mutex::new(Some(output)));
+        let (sender, messages) = mpsc::channel(MAX_UNREAD);
+        drop(tokio::spawn(read_lines(
+            BufReader::new(input),
+            Arc::clone(&output),
+            sender,
+        )));
+        Self { messages, output }
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioClient<W> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move { write(&output, &serde_json::to_vec(&message)?).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.messages.close();
+        drop(self.output.lock().await.take());
+        Ok(())
+    }
+}
+
+/// Writes a message on a line of its own.
+async fn write<W: AsyncWrite + Unpin>(output: &Mutex<Option<W>>, message: &[u8]) -> io::Result<()> {
+    let mut output = output.lock().await;
+    let Some(output) = output.as_mut() else {
+        return Err(io::ErrorKind::NotConnected.into());
+    };
+    output.write_all(message).await?;
+    output.write_all(b"\n").await?;
+    output.flush().await
+}
+
+/// Reads lines until the end of the input, and answers those that cannot be read.
+async fn read_lines<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    mut input: BufReader<R>,
+    output: Arc<Mutex<Option<W>>>,
+    messages: mpsc::Sender<ClientJsonRpcMessage>,
+) {
+    let mut line = Vec::new();
+    let mut is_too_long = false;
+    loop {
+        let available = match input.fill_buf().await {
+            Ok(available) if !available.is_empty() => available,
+            _ => return,
+        };
+        let end = available.iter().position(|&byte| byte == b'\n');
+        let length = end.map_or(available.len(), |end| end + 1);
+        is_too_long |= line.len() + length > MAX_LINE_BYTES;
+        if is_too_long {
+            line = Vec::new();
+        } else {
+            line.extend_from_slice(&available[..length]);
+        }
+        input.consume(length);
+        if end.is_none() {
+            continue;
+        }
+        let result = if is_too_long {
+            let reason = format!("a message is longer than {MAX_LINE_BYTES} bytes");
+            Err(Some(answer(Value::Null, INVALID_REQUEST, &reason)))
+        } else if line.trim_ascii().is_empty() {
+            Err(None)
+        } else {
+            read(&line).map(|(message, _)| message)
+        };
+        line.clear();
+        is_too_long = false;
+        match result {
+            Ok(message) => {
+                if messages.send(message).await.is_err() {
+                    return;
+                }
+            }
+            Err(None) => {}
+            Err(Some(answer)) => {
+                if write(&output, answer.to_string().as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(message: &str) -> Value {
+        match read(message.as_bytes()) {
+            Err(Some(answer)) => answer,
+            other => panic!("{message}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn unreadable_messages_are_answered_with_their_id() {
+        for (message, id, code) in [
+            ("{oops", Value::Null, PARSE_ERROR),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping" oops}"#,
+                json!(7),
+                PARSE_ERROR,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"tools/call"}"#,
+                json!("a"),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
+                json!(1),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}"#,
+                json!(1),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"resources/read"}"#,
+                json!(1),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+                Value::Null,
+                INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+                Value::Null,
+                INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+                Value::Null,
+                INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":18446744073709551616,"method":"ping"}"#,
+                Value::Null,
+                INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#,
+                json!(3),
+                INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":3,"method":5}"#,
+                json!(3),
+                INVALID_REQUEST,
+            ),
+            ("7", Value::Null, INVALID_REQUEST),
+        ] {
+            let error = error(message);
+            assert_eq!(
+                (&error["id"], &error["error"]["code"]),
+                (&id, &json!(code)),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_are_mended_and_read() {
+        for message in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"text":"\ud83d"}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"foo/bar"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":-9223372036854775808,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        ] {
+            read(message.as_bytes()).unwrap_or_else(|answer| panic!("{message}: {answer:?}"));
+        }
+        let (message, _) =
+            read("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n".as_bytes())
+                .expect("CRLF ends a line too");
+        assert!(matches!(message, JsonRpcMessage::Request(_)));
+    }
+
+    #[test]
+    fn notifications_and_answers_get_no_answer() {
+        for message in [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":7}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+        ] {
+            if let Err(Some(answer)) = read(message.as_bytes()) {
+                panic!("{message}: {answer}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn long_line_is_refused_and_the_next_one_read() {
+        let long = format!("{{\"id\": 1, \"a\": \"{}\"}}\n", "x".repeat(MAX_LINE_BYTES));
+        let input = format!("{long}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n");
+        let (output, mut answers) = tokio::io::duplex(1 << 20);
+        let mut client = StdioClient::new(io::Cursor::new(input.into_bytes()), output);
+        let message = client.receive().await.expect("the second message");
+        assert!(matches!(message, JsonRpcMessage::Request(_)));
+        assert!(client.receive().await.is_none());
+        let mut said = String::new();
+        client.close().await.expect("it closes");
+        tokio::io::AsyncReadExt::read_to_string(&mut answers, &mut said)
+            .await
+            .expect("text");
+        assert!(
+            said.contains("-32600") && said.contains("longer than"),
+            "{said}"
+        );
+    }
+}
