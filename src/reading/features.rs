@@ -3,6 +3,8 @@
 //! `models/train/reader/features.py` has the same rules. They need no vocabulary, so typing errors
 //! and all languages have features, too.
 
+use std::borrow::Cow;
+
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// The number of values of a hash, as a power of two.
@@ -33,9 +35,12 @@ pub(super) enum WordKind {
 impl Word {
     /// Returns the text with each decimal digit replaced by `0`, so that all numbers of a length
     /// are alike.
-    fn without_digits(&self) -> String {
+    fn without_digits(&self) -> Cow<'_, str> {
+        if !self.text.contains(is_digit) {
+            return Cow::Borrowed(&self.text);
+        }
         let hide = |c: char| if is_digit(c) { '0' } else { c };
-        self.text.chars().map(hide).collect()
+        Cow::Owned(self.text.chars().map(hide).collect())
     }
 }
 
@@ -85,40 +90,70 @@ pub(super) fn length(words: &[Word]) -> usize {
     words.iter().filter(counts).count()
 }
 
-/// Returns the features of a text, sorted, each once.
+/// Returns the features of a text, each once.
 pub(super) fn features(words: &[Word]) -> Vec<u32> {
-    let texts: Vec<String> = words.iter().map(Word::without_digits).collect();
-    let mut features = Vec::with_capacity(16 * texts.len() + 4);
+    let texts: Vec<Cow<'_, str>> = words.iter().map(Word::without_digits).collect();
+    let mut features = FeatureSet::with_capacity(16 * texts.len() + 4);
     for (position, (word, text)) in words.iter().zip(&texts).enumerate() {
-        features.push(hash(&["w", text]));
+        features.add(hash(&["w", text]));
         if let Some(next) = texts.get(position + 1) {
-            features.push(hash(&["b", text, " ", next]));
+            features.add(hash(&["b", text, " ", next]));
         }
         if word.kind == WordKind::Plain && text.chars().nth(2).is_some() {
             add_pieces(text, &mut features);
         }
     }
     if let (Some(first), Some(last)) = (texts.first(), texts.last()) {
-        features.push(hash(&["^", first]));
-        features.push(hash(&["$", last]));
+        features.add(hash(&["^", first]));
+        features.add(hash(&["$", last]));
         if let Some(second) = texts.get(1) {
-            features.push(hash(&["^^", first, " ", second]));
+            features.add(hash(&["^^", first, " ", second]));
         }
     }
-    features.push(hash(&["l", &length_class(length(words)).to_string()]));
-    features.sort_unstable();
-    features.dedup();
-    features
+    features.add(hash(&["l", &length_class(length(words)).to_string()]));
+    features.list
+}
+
+/// A set of features, in the order in which they were added.
+struct FeatureSet {
+    list: Vec<u32>,
+    /// One bit per feature.
+    seen: [u64; (1 << HASH_BITS) / 64],
+}
+
+impl FeatureSet {
+    fn with_capacity(capacity: usize) -> Self {
+        Self {
+            list: Vec::with_capacity(capacity),
+            seen: [0; (1 << HASH_BITS) / 64],
+        }
+    }
+
+    fn add(&mut self, feature: u32) {
+        let (word, bit) = (feature as usize / 64, 1 << (feature % 64));
+        if self.seen[word] & bit == 0 {
+            self.seen[word] |= bit;
+            self.list.push(feature);
+        }
+    }
 }
 
 /// Adds the pieces of three and four characters of a word in angle brackets.
-fn add_pieces(word: &str, features: &mut Vec<u32>) {
+fn add_pieces(word: &str, features: &mut FeatureSet) {
     let marked = format!("<{word}>");
+    if marked.is_ascii() {
+        for size in [3, 4] {
+            for piece in marked.as_bytes().windows(size) {
+                features.add(fold(extend(extend(FIRST_HASH, b"n"), piece)));
+            }
+        }
+        return;
+    }
     let mut starts: Vec<usize> = marked.char_indices().map(|(start, _)| start).collect();
     starts.push(marked.len());
     for size in [3, 4] {
         for window in starts.windows(size + 1) {
-            features.push(hash(&["n", &marked[window[0]..window[size]]]));
+            features.add(hash(&["n", &marked[window[0]..window[size]]]));
         }
     }
 }
@@ -131,16 +166,33 @@ fn length_class(words: usize) -> usize {
     EXACT_LENGTHS + ((words - EXACT_LENGTHS) / 8).min(4)
 }
 
+/// The hash of no bytes (FNV-1a).
+const FIRST_HASH: u32 = 0x811c_9dc5;
+
 /// Returns the hash of joined texts: FNV-1a, folded to [`HASH_BITS`] bits.
 pub(super) fn hash(parts: &[&str]) -> u32 {
-    let mut hash: u32 = 0x811c_9dc5;
-    for byte in parts.iter().flat_map(|part| part.bytes()) {
+    let mut hash = FIRST_HASH;
+    for part in parts {
+        hash = extend(hash, part.as_bytes());
+    }
+    fold(hash)
+}
+
+fn extend(mut hash: u32, bytes: &[u8]) -> u32 {
+    for &byte in bytes {
         hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     }
+    hash
+}
+
+fn fold(hash: u32) -> u32 {
     (hash ^ (hash >> 15)) & ((1 << HASH_BITS) - 1)
 }
 
 fn is_digit(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_digit();
+    }
     c.general_category() == GeneralCategory::DecimalNumber
 }
 
