@@ -12,7 +12,7 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_check::{CheckReport, Severity};
 use picktools_gateway::Pins;
 use picktools_import::mcp::{Configuration, McpConfigError, Server, ServerFault, ServerTransport};
-use picktools_mcp::Listing;
+use picktools_mcp::{Limits, Listing};
 use picktools_provider::Tokenizer;
 use serde::Serialize;
 use serde_json::json;
@@ -154,6 +154,20 @@ impl ServerReport {
     }
 }
 
+/// Checks the servers of these files, and prints the state of each.
+pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
+    let state = mcp::state_folder(None)?;
+    let (pins, _) = mcp::approvals(None, &state)?;
+    let mut reports = Vec::new();
+    for file in files {
+        let mut report = ConfigurationReport::new(Some(file));
+        report.behind_gateway = true;
+        report.servers = check(&read(file)?, &pins, &Limits::default())?;
+        reports.push(report);
+    }
+    print_reports(&reports)
+}
+
 impl DoctorCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
@@ -162,7 +176,7 @@ impl DoctorCommand {
         if self.servers.are_named() {
             for (file, configuration) in self.servers.each_configuration()? {
                 let mut report = ConfigurationReport::new(file.as_deref());
-                report.servers = self.check(&configuration, &pins)?;
+                report.servers = check(&configuration, &pins, &self.live.limits())?;
                 reports.push(report);
             }
         } else {
@@ -216,106 +230,15 @@ impl DoctorCommand {
             ));
             return Ok(Some(report));
         }
-        report.servers = self.check(&configuration, pins)?;
+        report.servers = check(&configuration, pins, &self.live.limits())?;
         Ok(Some(report))
-    }
-
-    /// Asks all servers of a configuration.
-    fn check(
-        &self,
-        configuration: &Configuration,
-        pins: &Pins,
-    ) -> anyhow::Result<Vec<ServerReport>> {
-        let servers = &configuration.servers;
-        let limits = self.live.limits();
-        let limits = &limits;
-        let answers = live::ask_each(servers, async |server: &Server| {
-            let started = Instant::now();
-            let listing = picktools_mcp::list(server, &|name| std::env::var_os(name), limits).await;
-            (listing, started.elapsed().as_millis())
-        })?;
-        let mut reports = Vec::new();
-        let mut files = Vec::new();
-        for (server, (listing, ms)) in servers.iter().zip(answers) {
-            let mut report = ServerReport::new(&server.name, ServerState::Ok);
-            report.at = Some(place(server));
-            report.ms = Some(ms);
-            match listing {
-                Ok(Listing {
-                    tools, incomplete, ..
-                }) => {
-                    report.tools = tools.len();
-                    report.tokens = Tokenizer::O200k.count(&json!(tools).to_string());
-                    files.push(CatalogFile::from_server(&server.name, &tools));
-                    if let Some(reason) = incomplete {
-                        report.state = ServerState::Incomplete;
-                        report.why = Some(output::line(reason));
-                    }
-                }
-                Err(error) => {
-                    report.state = ServerState::Down;
-                    report.why = Some(output::line(live::describe(&error)));
-                }
-            }
-            for (tool, definition) in pins.quarantined_of(server)? {
-                let mut reason = definition.reason.to_string();
-                if definition.denied {
-                    reason.push_str(", refused");
-                }
-                report.quarantined.insert(tool, reason);
-            }
-            reports.push(report);
-        }
-        add_findings(&files, &mut reports)?;
-        for ServerFault {
-            server,
-            message,
-            remedy,
-            ..
-        } in &configuration.faults
-        {
-            let mut report = ServerReport::new(server, ServerState::Invalid);
-            report.why = Some(output::line(format!("{message}; {remedy}")));
-            reports.push(report);
-        }
-        for name in &configuration.disabled {
-            reports.push(ServerReport::new(name, ServerState::Disabled));
-        }
-        for warning in &configuration.warnings {
-            let of_server = |report: &&mut ServerReport| report.server == warning.server;
-            if let Some(report) = reports.iter_mut().find(of_server) {
-                let text = format!("{}; {}", warning.message, warning.remedy);
-                report.warnings.push(output::line(text));
-            }
-        }
-        Ok(reports)
     }
 
     fn print(&self, reports: &[ConfigurationReport]) -> anyhow::Result<()> {
         if self.json {
             return output::json(&json!({"version": 1, "configurations": reports}));
         }
-        if reports.is_empty() {
-            output::answer("no MCP servers found; pass --config FILE, --url URL or a command")?;
-            return Ok(());
-        }
-        for report in reports {
-            report.print()?;
-        }
-        let (mut usable, mut servers, mut tools, mut tokens) = (0, 0, 0, 0);
-        for server in reports.iter().flat_map(|report| &report.servers) {
-            if server.state == ServerState::Disabled {
-                continue;
-            }
-            servers += 1;
-            usable += usize::from(!server.state.is_problem());
-            tools += server.tools;
-            tokens += server.tokens;
-        }
-        output::answer(format!(
-            "{usable} of {servers} servers can be used: {tools} tools, {tokens} \
-             tokens of definitions"
-        ))
+        print_reports(reports)
     }
 }
 
@@ -389,6 +312,100 @@ impl ServerReport {
         }
         Ok(())
     }
+}
+
+/// Asks all servers of a configuration.
+fn check(
+    configuration: &Configuration,
+    pins: &Pins,
+    limits: &Limits,
+) -> anyhow::Result<Vec<ServerReport>> {
+    let servers = &configuration.servers;
+    let answers = live::ask_each(servers, async |server: &Server| {
+        let started = Instant::now();
+        let listing = picktools_mcp::list(server, &|name| std::env::var_os(name), limits).await;
+        (listing, started.elapsed().as_millis())
+    })?;
+    let mut reports = Vec::new();
+    let mut files = Vec::new();
+    for (server, (listing, ms)) in servers.iter().zip(answers) {
+        let mut report = ServerReport::new(&server.name, ServerState::Ok);
+        report.at = Some(place(server));
+        report.ms = Some(ms);
+        match listing {
+            Ok(Listing {
+                tools, incomplete, ..
+            }) => {
+                report.tools = tools.len();
+                report.tokens = Tokenizer::O200k.count(&json!(tools).to_string());
+                files.push(CatalogFile::from_server(&server.name, &tools));
+                if let Some(reason) = incomplete {
+                    report.state = ServerState::Incomplete;
+                    report.why = Some(output::line(reason));
+                }
+            }
+            Err(error) => {
+                report.state = ServerState::Down;
+                report.why = Some(output::line(live::describe(&error)));
+            }
+        }
+        for (tool, definition) in pins.quarantined_of(server)? {
+            let mut reason = definition.reason.to_string();
+            if definition.denied {
+                reason.push_str(", refused");
+            }
+            report.quarantined.insert(tool, reason);
+        }
+        reports.push(report);
+    }
+    add_findings(&files, &mut reports)?;
+    for ServerFault {
+        server,
+        message,
+        remedy,
+        ..
+    } in &configuration.faults
+    {
+        let mut report = ServerReport::new(server, ServerState::Invalid);
+        report.why = Some(output::line(format!("{message}; {remedy}")));
+        reports.push(report);
+    }
+    for name in &configuration.disabled {
+        reports.push(ServerReport::new(name, ServerState::Disabled));
+    }
+    for warning in &configuration.warnings {
+        let of_server = |report: &&mut ServerReport| report.server == warning.server;
+        if let Some(report) = reports.iter_mut().find(of_server) {
+            let text = format!("{}; {}", warning.message, warning.remedy);
+            report.warnings.push(output::line(text));
+        }
+    }
+    Ok(reports)
+}
+
+/// Prints the state of each server, and a summary.
+fn print_reports(reports: &[ConfigurationReport]) -> anyhow::Result<()> {
+    if reports.is_empty() {
+        output::answer("no MCP servers found; pass --config FILE, --url URL or a command")?;
+        return Ok(());
+    }
+    for report in reports {
+        report.print()?;
+    }
+    let (mut usable, mut servers, mut tools, mut tokens) = (0, 0, 0, 0);
+    for server in reports.iter().flat_map(|report| &report.servers) {
+        if server.state == ServerState::Disabled {
+            continue;
+        }
+        servers += 1;
+        usable += usize::from(!server.state.is_problem());
+        tools += server.tools;
+        tokens += server.tokens;
+    }
+    output::answer(format!(
+        "{usable} of {servers} servers can be used: {tools} tools, {tokens} \
+         tokens of definitions"
+    ))
 }
 
 /// Adds the errors that `check` finds in the listed tools.

@@ -1,8 +1,8 @@
 //! `picktools init`: the gateway in front of the MCP servers that clients are configured with.
 //!
 //! A client's file is read and shown. After a confirmation its servers move to a file that
-//! `picktools mcp` reads, and one entry that starts the gateway replaces them. `--undo` restores
-//! the backup that is written first.
+//! `picktools mcp` reads, and one entry that starts the gateway replaces them. `--undo` puts them
+//! back in place of that entry.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ Examples:
 
 /// Put picktools in front of the MCP servers of your clients.
 ///
-/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed and Gemini CLI. Their
-/// files are shown first, and changed after a confirmation. A backup is written, which --undo
-/// restores.
+/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI, Copilot CLI,
+/// Cline and Roo Code. Their files are shown first, and changed after a confirmation. A backup is
+/// written first. Servers that were added later move, too. Then each server is tried.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct InitCommand {
@@ -45,9 +45,18 @@ pub(super) struct InitCommand {
     /// Show the changes without writing them.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Restore the newest backup of each file.
+    /// Also configure the files of the project in the working folder, such as ./.mcp.json.
+    #[arg(long)]
+    project: bool,
+    /// Put the servers back into the clients' files. Other changes of the files stay.
     #[arg(long)]
     undo: bool,
+    /// Undo everything, and remove the approvals, caches and other data of picktools.
+    #[arg(long, conflicts_with_all = ["undo", "clients", "dry_run"])]
+    uninstall: bool,
+    /// Do not try the servers afterwards.
+    #[arg(long)]
+    no_check: bool,
     /// Print JSON, and ask nothing.
     #[arg(long)]
     json: bool,
@@ -64,12 +73,9 @@ enum Status {
     /// The change waits for a confirmation.
     WouldWrite,
     Written,
-    /// The file equals the backup.
-    AsBefore,
-    NoBackup,
+    /// The file does not start the gateway.
+    NotBehind,
     WouldRestore,
-    /// The backup would replace changes that were made after `init`.
-    Changed,
     Restored,
     /// The user declined.
     Declined,
@@ -83,6 +89,12 @@ struct ClientReport {
     #[serde(skip)]
     title: &'static str,
     file: String,
+    /// The project, if the report is about the part of the file for one project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
+    /// The file that the gateway reads.
+    #[serde(skip)]
+    upstreams_file: String,
     status: Status,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     servers: Vec<ServerSummary>,
@@ -96,6 +108,8 @@ struct ClientReport {
     upstreams: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<Value>,
+    #[serde(skip)]
+    entry_name: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,10 +124,12 @@ enum PlannedChange {
         file: ClientFile,
         upstreams: String,
         edited: String,
+        /// `true` if the gateway's entry is in the file already.
+        adds: bool,
     },
     Restore {
         file: ClientFile,
-        backup: String,
+        restored: String,
     },
 }
 
@@ -123,11 +139,15 @@ impl InitCommand {
         let program = program
             .to_str()
             .context("the path of this program is not valid UTF-8")?;
-        let places = places::places(&self.clients)?;
+        let mut places = places::places(&self.clients)?;
+        let undo = self.undo || self.uninstall;
+        if !self.project && !self.uninstall {
+            self.leave_projects(&mut places);
+        }
         let mut reports = Vec::new();
         for place in &places {
             let mut report = ClientReport::new(place);
-            let planned = match self.undo {
+            let planned = match undo {
                 true => plan_undo(place, &mut report),
                 false => plan(place, program, &mut report),
             };
@@ -146,7 +166,71 @@ impl InitCommand {
             self.print_status(&report)?;
             reports.push(report);
         }
+        if self.uninstall {
+            let is_removed = self.remove_data(&reports)?;
+            if self.json {
+                output::json(&json!({"version": 1, "files": reports, "removed": is_removed}))?;
+            }
+            return Ok(ExitCode::from(u8::from(!is_removed)));
+        }
         self.conclude(&places, &reports)
+    }
+
+    /// Removes the files of the project, and names those with servers.
+    fn leave_projects(&self, places: &mut Vec<ClientConfig>) {
+        let (kept, left): (Vec<_>, Vec<_>) = std::mem::take(places)
+            .into_iter()
+            .partition(|place| place.scope == places::Scope::User);
+        *places = kept;
+        for place in left {
+            if place.file.is_file() && !self.json {
+                output::note(format!(
+                    "{} is a project's file and stays as it is; pass --project to include it",
+                    printable(&place.file)
+                ));
+            }
+        }
+    }
+
+    /// Removes the data of picktools on this machine, if all servers are back in their files.
+    /// Returns `false` if no one agreed.
+    fn remove_data(&self, reports: &[ClientReport]) -> anyhow::Result<bool> {
+        let is_done = |report: &ClientReport| {
+            matches!(
+                report.status,
+                Status::Restored | Status::NotBehind | Status::NoServers
+            )
+        };
+        anyhow::ensure!(
+            reports.iter().all(is_done),
+            "not all servers are back in their files, so nothing is removed"
+        );
+        let mut folders = vec![crate::args::data_dir()?];
+        folders.extend(crate::args::default_cache_dir());
+        folders.retain(|folder| folder.is_dir());
+        for folder in &folders {
+            if !self.json {
+                output::answer(format!("removes {}", printable(folder)))?;
+            }
+        }
+        if !folders.is_empty() && !self.yes && !self.confirm("Remove these folders? [y/N] ")? {
+            output::note("nothing was removed; pass --yes to remove without asking");
+            return Ok(false);
+        }
+        for folder in folders {
+            std::fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        output::note("to remove the program: cargo uninstall picktools-cli");
+        Ok(true)
+    }
+
+    /// Asks on the terminal. Without a terminal the answer is no.
+    fn confirm(&self, question: &str) -> io::Result<bool> {
+        if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Ok(false);
+        }
+        ask(question)
     }
 
     /// Applies a planned change, after a confirmation if needed.
@@ -159,12 +243,12 @@ impl InitCommand {
         if matches!(change, PlannedChange::Nothing) || self.dry_run {
             return Ok(());
         }
-        // A file without later changes is restored without a question.
+        // Servers are put back without a question.
         if report.status != Status::WouldRestore && !self.yes {
             if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
                 return Ok(());
             }
-            if !ask(report.status)? {
+            if !ask("  Write this file? [y/N] ")? {
                 report.status = Status::Declined;
                 return Ok(());
             }
@@ -175,21 +259,20 @@ impl InitCommand {
                 file,
                 upstreams,
                 edited,
+                adds,
             } => {
+                let backup = file.back_up()?;
+                let original = (!adds).then_some(backup.as_path());
                 // The client's file is replaced last, so an earlier failure leaves it unchanged.
-                files::write_upstreams(place, &file, &upstreams, &edited)?;
-                report.backup = Some(printable(&file.back_up()?));
+                files::write_upstreams(place, &file, &upstreams, &edited, original)?;
+                report.backup = Some(printable(&backup));
                 file.replace(&edited)?;
                 report.status = Status::Written;
             }
-            PlannedChange::Restore { file, backup } => {
-                if report.status == Status::Changed {
-                    report.message = Some(format!(
-                        "the replaced version is in {}",
-                        file.keep_undone()?.display()
-                    ));
-                }
-                file.replace(&backup)?;
+            PlannedChange::Restore { file, restored } => {
+                report.backup = Some(printable(file.keep_undone()?));
+                file.replace(&restored)?;
+                files::remove_upstreams(place)?;
                 report.status = Status::Restored;
             }
         }
@@ -201,10 +284,11 @@ impl InitCommand {
         if self.json {
             return Ok(());
         }
-        output::answer(format!(
-            "{} ({}): {}",
-            report.title, report.client, report.file
-        ))?;
+        let mut title = format!("{} ({}): {}", report.title, report.client, report.file);
+        if let Some(project) = &report.project {
+            title.push_str(&format!(", for {project}"));
+        }
+        output::answer(title)?;
         let width = report
             .servers
             .iter()
@@ -231,9 +315,11 @@ impl InitCommand {
                 "  variables that the client must pass on: {names}"
             )))?;
         }
-        if let (Some(upstreams), Some(entry)) = (&report.upstreams, &report.entry) {
+        if let Some(upstreams) = &report.upstreams {
             output::answer(format!("  servers move to {upstreams}"))?;
-            output::answer(format!("  new entry: \"picktools\": {entry}"))?;
+        }
+        if let Some(entry) = &report.entry {
+            output::answer(format!("  new entry: \"{}\": {entry}", report.entry_name))?;
         }
         Ok(())
     }
@@ -254,14 +340,9 @@ impl InitCommand {
             Status::Already => "  already behind picktools".to_owned(),
             Status::WouldWrite => "  nothing was written".to_owned(),
             Status::Written => format!("  written; the backup is {backup}"),
-            Status::AsBefore => "  equals the backup".to_owned(),
-            Status::NoBackup => "  no backup".to_owned(),
-            Status::WouldRestore => format!("  would restore {backup}"),
-            Status::Changed => {
-                format!("  changed after init; --undo --yes restores {backup} and keeps a copy")
-            }
-            Status::Restored if message.is_empty() => format!("  restored {backup}"),
-            Status::Restored => format!("  restored {backup}; {message}"),
+            Status::NotBehind => "  not behind picktools".to_owned(),
+            Status::WouldRestore => "  would put the servers back".to_owned(),
+            Status::Restored => format!("  restored; the file with the gateway is in {backup}"),
             Status::Declined => "  left unchanged".to_owned(),
         })
     }
@@ -279,14 +360,9 @@ impl InitCommand {
         };
         let code = if self.dry_run {
             0
-        } else if any(&[Status::WouldWrite, Status::Changed]) {
+        } else if any(&[Status::WouldWrite]) {
             1
-        } else if any(&[
-            Status::Written,
-            Status::Already,
-            Status::Restored,
-            Status::AsBefore,
-        ]) {
+        } else if any(&[Status::Written, Status::Already, Status::Restored]) {
             0
         } else if any(&[Status::Failed]) {
             2
@@ -313,8 +389,38 @@ impl InitCommand {
             ))?;
         } else if code == 1 && any(&[Status::WouldWrite]) {
             output::note("pass --yes to write without asking");
+        } else if any(&[Status::Written]) {
+            self.try_servers(places, reports)?;
         }
         Ok(ExitCode::from(code))
+    }
+}
+
+impl InitCommand {
+    /// Tries the servers that moved, and says how to go on.
+    fn try_servers(&self, places: &[ClientConfig], reports: &[ClientReport]) -> anyhow::Result<()> {
+        let mut files = Vec::new();
+        for place in places {
+            let is_written = |report: &&ClientReport| {
+                report.status == Status::Written && report.upstreams.is_some()
+            };
+            let path = printable(&place.upstreams);
+            let written = reports.iter().filter(is_written);
+            if written
+                .into_iter()
+                .any(|report| report.upstreams_file == path)
+            {
+                files.push(place.upstreams.clone());
+            }
+        }
+        if !self.no_check {
+            output::answer("")?;
+            crate::doctor::check_files(&files)?;
+        }
+        output::answer(
+            "Restart the clients, because they read their files at the start. `picktools doctor` \
+             shows the state of the servers again, and `picktools init --undo` puts them back.",
+        )
     }
 }
 
@@ -324,6 +430,8 @@ impl ClientReport {
             client: place.client.name,
             title: place.client.title,
             file: printable(&place.file),
+            project: place.inside.last().map(output::line),
+            upstreams_file: printable(&place.upstreams),
             status: Status::NoServers,
             servers: Vec::new(),
             staying: Vec::new(),
@@ -331,6 +439,7 @@ impl ClientReport {
             variables: Vec::new(),
             upstreams: None,
             entry: None,
+            entry_name: place.entry,
             backup: None,
             message: None,
         }
@@ -375,7 +484,8 @@ pub(super) fn starts_gateway(server: &Server) -> bool {
         .iter()
         .map(String::as_str)
         .take(edit::ARGUMENTS.len());
-    server.name == edit::ENTRY && start.eq(edit::ARGUMENTS)
+    let names = [edit::ENTRY, edit::PROJECT_ENTRY, edit::LOCAL_ENTRY];
+    names.contains(&server.name.as_str()) && start.eq(edit::ARGUMENTS)
 }
 
 /// Plans the change of `init` to a file. Returns `None` if the file does not exist.
@@ -387,28 +497,32 @@ fn plan(
     let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
-    let servers = match edit::find(&file.text, place.client, place.scope, &place.upstreams)? {
+    let moved = files::read_upstreams(place)?;
+    let moved = moved.as_deref();
+    let servers = match edit::find(&file.text, place, moved)? {
         ClientSetup::Empty => return Ok(Some(PlannedChange::Nothing)),
-        ClientSetup::Gateway => {
+        ClientSetup::Gateway(staying) => {
             report.status = Status::Already;
+            report.staying = staying;
             return Ok(Some(PlannedChange::Nothing));
         }
         ClientSetup::Servers(servers) => servers,
     };
-    let path = place
-        .upstreams
-        .to_str()
-        .context("the path of its upstreams file is not valid UTF-8")?;
-    let entry = edit::entry(place.client, program, path);
-    let (upstreams, edited) = (
-        servers.upstreams(&file.text, place.client),
-        servers.replaced(&file.text, &entry),
+    let adds = servers.has_gateway;
+    anyhow::ensure!(
+        !adds || moved.is_some(),
+        "the file of the moved servers is missing: {}",
+        place.upstreams.display()
     );
+    let (command, path) = place.gateway_command(program)?;
+    let entry = edit::entry(place.client, command, &path);
+    let upstreams = servers.upstreams(&file.text, place.client, moved)?;
+    let edited = servers.replaced(&file.text, place, &entry);
     file.check_writable()?;
-    files::check_upstreams(place, &upstreams)?;
+    files::check_upstreams(place, &upstreams, moved.filter(|_| adds))?;
     report.status = Status::WouldWrite;
-    report.upstreams = Some(path.to_owned());
-    report.entry = Some(entry);
+    report.upstreams = Some(report.upstreams_file.clone());
+    report.entry = (!adds).then_some(entry);
     report.servers = servers.summaries;
     report.staying = servers.staying;
     report.warnings = servers.warnings;
@@ -417,6 +531,7 @@ fn plan(
         file,
         upstreams,
         edited,
+        adds,
     }))
 }
 
@@ -428,32 +543,30 @@ fn plan_undo(
     let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
-    let Some((path, backup)) = file.newest_backup()? else {
-        report.status = Status::NoBackup;
-        return Ok(Some(PlannedChange::Nothing));
-    };
-    report.backup = Some(printable(&path));
-    if backup == file.text {
-        report.status = Status::AsBefore;
+    if file.text.trim().is_empty() || !edit::has_gateway(&file.text, place)? {
+        report.status = Status::NotBehind;
         return Ok(Some(PlannedChange::Nothing));
     }
     file.check_writable()?;
-    report.status = if file.is_as_written(place) {
-        Status::WouldRestore
-    } else {
-        Status::Changed
+    let restored = match file.backup_of_unchanged(place) {
+        Some((_, backup)) => backup,
+        None => {
+            let moved = files::read_upstreams(place)?.with_context(|| {
+                format!(
+                    "the file of the moved servers is missing: {}; a backup of the client's file \
+                     is beside it",
+                    place.upstreams.display()
+                )
+            })?;
+            edit::restored(&file.text, place, &moved)?.context("the gateway's entry is gone")?
+        }
     };
-    Ok(Some(PlannedChange::Restore { file, backup }))
+    report.status = Status::WouldRestore;
+    Ok(Some(PlannedChange::Restore { file, restored }))
 }
 
 /// Asks for confirmation on the terminal.
-fn ask(status: Status) -> io::Result<bool> {
-    let question = match status {
-        Status::Changed => {
-            "  The file was changed after init. Restore the backup, and keep a copy? [y/N] "
-        }
-        _ => "  Write this file? [y/N] ",
-    };
+fn ask(question: &str) -> io::Result<bool> {
     let mut answer = String::new();
     let mut stderr = io::stderr().lock();
     write!(stderr, "{question}")?;

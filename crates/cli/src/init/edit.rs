@@ -1,12 +1,13 @@
 //! Edits of a client's file: finds its servers, summarises them without secrets, checks them, and
-//! replaces them by the gateway's entry. Bytes outside the servers' object stay unchanged.
+//! replaces them by the gateway's entry, or that by the servers. Bytes outside the servers' object
+//! stay unchanged.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::{CollectOptions, ParseOptions};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
@@ -15,12 +16,20 @@ use picktools_import::mcp::{ConfigEnvironment, Configuration, McpConfigError, Se
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::places::{GEMINI, McpClient, Scope};
+use super::places::{ClientConfig, GEMINI, McpClient, Scope};
 
 /// The name of the gateway's entry.
 pub(super) const ENTRY: &str = "picktools";
 /// The arguments that start the gateway, followed by the file of its servers.
 pub(super) const ARGUMENTS: [&str; 2] = ["mcp", "--config"];
+/// The names of the entries in a project's file, and in the part of a user's file that holds for one
+/// project. A client may read several of these files, and one entry must not hide another.
+pub(super) const PROJECT_ENTRY: &str = "picktools-project";
+pub(super) const LOCAL_ENTRY: &str = "picktools-local";
+/// The member of Claude Code's file with the settings of projects.
+pub(super) const PROJECTS: &str = "projects";
+/// The reason why a server of the same name as a moved one stays.
+const SAME_NAME: &str = "a server of this name is behind the gateway already; rename one of them";
 /// A placeholder for the value of every variable, valid as a URL and as a program. Real values are
 /// never read.
 const ANY_VALUE: &str = "https://variable";
@@ -30,8 +39,8 @@ const ANY_VALUE: &str = "https://variable";
 pub(super) enum ClientSetup {
     /// No servers.
     Empty,
-    /// Only the gateway's entry.
-    Gateway,
+    /// The gateway's entry, and servers that stay.
+    Gateway(Vec<StayingServer>),
     Servers(ServerBlock),
 }
 
@@ -43,8 +52,10 @@ pub(super) struct ServerBlock {
     /// The positions of the entries that move.
     moving: Vec<Range<usize>>,
     pub(super) summaries: Vec<ServerSummary>,
-    /// The positions of the entries that stay.
+    /// The positions of the entries that stay, with the gateway's entry.
     kept: Vec<Range<usize>>,
+    /// `true` if the file has the gateway's entry already.
+    pub(super) has_gateway: bool,
     pub(super) staying: Vec<StayingServer>,
     /// Warnings about members of the moving entries that have no effect.
     pub(super) warnings: Vec<String>,
@@ -70,55 +81,80 @@ pub(super) struct ServerSummary {
     pub(super) disabled: bool,
 }
 
-/// Finds the servers of a client in the text of its file.
-pub(super) fn find(
-    text: &str,
-    client: &McpClient,
-    scope: Scope,
-    upstreams: &Path,
-) -> anyhow::Result<ClientSetup> {
-    // Ranges refer to the text after the byte order mark.
-    let mark = text.len() - text.trim_start_matches('\u{feff}').len();
-    let text = &text[mark..];
+/// Parses a text without a byte order mark. Returns its top-level object.
+fn parse_root(text: &str) -> anyhow::Result<Object<'_>> {
     ensure!(!text.trim().is_empty(), "the file is empty");
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &strict())
         .map_err(|error| anyhow!("invalid JSON: {error}"))?;
-    let Some(Node::Object(root)) = parsed.value else {
-        bail!("the file is not a JSON object")
-    };
-    let mut members = root
+    match parsed.value {
+        Some(Node::Object(root)) => Ok(root),
+        _ => bail!("the file is not a JSON object"),
+    }
+}
+
+/// Returns the object at a member that must not occur twice.
+fn member<'a, 'o>(object: &'o Object<'a>, name: &str) -> anyhow::Result<Option<&'o Object<'a>>> {
+    let mut members = object
         .properties
         .iter()
-        .filter(|property| property.name.as_str() == client.member);
+        .filter(|property| property.name.as_str() == name);
     let Some(member) = members.next() else {
-        return Ok(ClientSetup::Empty);
+        return Ok(None);
     };
     ensure!(
         members.next().is_none(),
-        "duplicate key `{}`; remove one of them",
-        client.member
+        "duplicate key `{name}`; remove one of them"
     );
-    let Node::Object(servers) = &member.value else {
-        bail!("`{}` is not an object", client.member)
+    match &member.value {
+        Node::Object(value) => Ok(Some(value)),
+        _ => bail!("`{name}` is not an object"),
+    }
+}
+
+/// Returns the object with the servers of a file, or `None` if it has none.
+fn servers<'a, 'o>(
+    root: &'o Object<'a>,
+    place: &ClientConfig,
+) -> anyhow::Result<Option<&'o Object<'a>>> {
+    let mut holder = root;
+    for name in &place.inside {
+        match member(holder, name)? {
+            Some(inner) => holder = inner,
+            None => return Ok(None),
+        }
+    }
+    member(holder, place.client.member)
+}
+
+/// Splits a text into its byte order mark and the rest, to which ranges of the parser refer.
+fn split_mark(text: &str) -> (usize, &str) {
+    let mark = text.len() - text.trim_start_matches('\u{feff}').len();
+    (mark, &text[mark..])
+}
+
+/// Finds the servers of a client in the text of its file. `moved` is the text of the servers that
+/// are behind its gateway already.
+pub(super) fn find(
+    text: &str,
+    place: &ClientConfig,
+    moved: Option<&str>,
+) -> anyhow::Result<ClientSetup> {
+    let client = place.client;
+    let (mark, text) = split_mark(text);
+    let root = parse_root(text)?;
+    let Some(servers) = servers(&root, place)? else {
+        return Ok(ClientSetup::Empty);
     };
     if servers.properties.is_empty() {
         return Ok(ClientSetup::Empty);
     }
-    if servers.properties.iter().any(is_gateway) {
-        let mut others = Vec::new();
-        for entry in &servers.properties {
-            if !is_gateway(entry) {
-                others.push(entry.name.as_str());
-            }
+    let is_gateway = |entry: &ObjectProp<'_>| is_gateway(entry, place);
+    let has_gateway = servers.properties.iter().any(is_gateway);
+    let mut moved_names = BTreeSet::new();
+    if has_gateway && let Some(moved) = moved {
+        for entry in moved_servers(moved, client)? {
+            moved_names.insert(entry.name);
         }
-        if others.is_empty() {
-            return Ok(ClientSetup::Gateway);
-        }
-        let (names, file) = (others.join(", "), upstreams.display());
-        bail!(
-            "the file has other servers besides picktools ({names}); move them to {file}, or run \
-             with --undo first"
-        );
     }
     let slice = |range: &jsonc_parser::common::Range| &text[range.start..range.end];
     let (faults, _, _) = check(slice(&servers.range))?;
@@ -128,21 +164,28 @@ pub(super) fn find(
         summaries: Vec::new(),
         kept: Vec::new(),
         staying: Vec::new(),
+        has_gateway,
         warnings: Vec::new(),
         variables: BTreeSet::new(),
     };
     let mut moving_texts = Vec::new();
     for server in &servers.properties {
+        let range = mark + server.range.start..mark + server.range.end;
+        if is_gateway(server) {
+            block.kept.push(range);
+            continue;
+        }
         let name = server.name.as_str();
         let shown = marked(name, MAX_NAME_CHARS);
         let fault = faults.iter().find(|fault| fault.server == shown);
         let reason = match fault {
             Some(fault) => Some(format!("{}; {}", fault.message, fault.remedy)),
-            None if scope == Scope::User => relative_member(server, text),
+            None if place.scope == Scope::User => relative_member(server, text),
             None => None,
         };
         let reason = reason.or_else(|| difference(server, slice(&server.range), client));
-        let range = mark + server.range.start..mark + server.range.end;
+        let is_moved = moved_names.contains(name);
+        let reason = reason.or_else(|| is_moved.then(|| SAME_NAME.to_owned()));
         match reason {
             Some(reason) => {
                 block.kept.push(range);
@@ -155,6 +198,9 @@ pub(super) fn find(
                 moving_texts.push(slice(&server.range));
             }
         }
+    }
+    if block.moving.is_empty() && has_gateway {
+        return Ok(ClientSetup::Gateway(block.staying));
     }
     if block.moving.is_empty() {
         let reasons: Vec<String> = block
@@ -175,50 +221,165 @@ pub(super) fn find(
 
 impl ServerBlock {
     /// Returns the file that the gateway reads: the unchanged text of the moving servers, with names
-    /// of variables.
-    pub(super) fn upstreams(&self, text: &str, client: &McpClient) -> String {
+    /// of variables, after those that were `moved` before.
+    pub(super) fn upstreams(
+        &self,
+        text: &str,
+        client: &McpClient,
+        moved: Option<&str>,
+    ) -> anyhow::Result<String> {
         if self.kept.is_empty() {
-            return format!("{{\"{}\": {}}}\n", client.member, &text[self.range.clone()]);
+            let servers = &text[self.range.clone()];
+            return Ok(format!("{{\"{}\": {servers}}}\n", client.member));
         }
-        let entries: Vec<&str> = self
-            .moving
-            .iter()
-            .map(|range| &text[range.clone()])
-            .collect();
-        format!(
-            "{{\"{}\": {{\n  {}\n}}}}\n",
-            client.member,
-            entries.join(",\n  ")
-        )
+        let mut entries = Vec::new();
+        if let Some(moved) = moved.filter(|_| self.has_gateway) {
+            for entry in moved_servers(moved, client)? {
+                entries.push(entry.text);
+            }
+        }
+        for range in &self.moving {
+            entries.push(text[range.clone()].to_owned());
+        }
+        let entries = entries.join(",\n  ");
+        Ok(format!("{{\"{}\": {{\n  {entries}\n}}}}\n", client.member))
     }
 
     /// Returns the client's file with the gateway's entry in place of the moving servers.
-    pub(super) fn replaced(&self, text: &str, entry: &Value) -> String {
-        let (before, servers, after) = (
-            &text[..self.range.start],
-            &text[self.range.clone()],
-            &text[self.range.end..],
-        );
-        let mut entries = vec![format!("\"{ENTRY}\": {entry}")];
-        entries.extend(self.kept.iter().map(|range| text[range.clone()].to_owned()));
-        if !servers.contains('\n') {
-            return format!("{before}{{{}}}{after}", entries.join(", "));
+    pub(super) fn replaced(&self, text: &str, place: &ClientConfig, entry: &Value) -> String {
+        let mut entries = Vec::new();
+        if !self.has_gateway {
+            entries.push(format!("\"{}\": {entry}", place.entry));
         }
-        let end = if servers.contains("\r\n") {
-            "\r\n"
-        } else {
-            "\n"
-        };
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        let outer: String = line
-            .chars()
-            .take_while(|c| matches!(c, ' ' | '\t'))
-            .collect();
-        // The members of the top-level object are indented by one step.
-        let step = if outer.is_empty() { "  " } else { &outer };
-        let entries = entries.join(&format!(",{end}{outer}{step}"));
-        format!("{before}{{{end}{outer}{step}{entries}{end}{outer}}}{after}")
+        entries.extend(self.kept.iter().map(|range| text[range.clone()].to_owned()));
+        with_entries(text, &self.range, &entries)
     }
+}
+
+/// Returns a text with other entries in the object at `range`, in the same layout.
+fn with_entries(text: &str, range: &Range<usize>, entries: &[String]) -> String {
+    let (before, servers, after) = (
+        &text[..range.start],
+        &text[range.clone()],
+        &text[range.end..],
+    );
+    if entries.is_empty() {
+        return format!("{before}{{}}{after}");
+    }
+    if !servers.contains('\n') {
+        return format!("{before}{{{}}}{after}", entries.join(", "));
+    }
+    let end = if servers.contains("\r\n") {
+        "\r\n"
+    } else {
+        "\n"
+    };
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let outer: String = line
+        .chars()
+        .take_while(|c| matches!(c, ' ' | '\t'))
+        .collect();
+    // The members of the top-level object are indented by one step.
+    let step = if outer.is_empty() { "  " } else { &outer };
+    let entries = entries.join(&format!(",{end}{outer}{step}"));
+    format!("{before}{{{end}{outer}{step}{entries}{end}{outer}}}{after}")
+}
+
+/// A server that was moved behind the gateway.
+struct MovedServer {
+    name: String,
+    /// Its member of the object, with the name.
+    text: String,
+}
+
+/// Returns the servers of the file that the gateway reads.
+fn moved_servers(text: &str, client: &McpClient) -> anyhow::Result<Vec<MovedServer>> {
+    let (_, text) = split_mark(text);
+    let root = parse_root(text).context("the file of the moved servers")?;
+    let mut moved = Vec::new();
+    let servers = member(&root, client.member)?;
+    for server in servers.map_or(&[][..], |servers| &servers.properties) {
+        moved.push(MovedServer {
+            name: server.name.as_str().to_owned(),
+            text: text[server.range.start..server.range.end].to_owned(),
+        });
+    }
+    Ok(moved)
+}
+
+/// Returns the client's file with the servers behind the gateway in place of the gateway's entry.
+/// Everything else stays, also what was added or changed since. Returns `None` if the file has no
+/// such entry.
+pub(super) fn restored(
+    text: &str,
+    place: &ClientConfig,
+    moved: &str,
+) -> anyhow::Result<Option<String>> {
+    let (mark, unmarked) = split_mark(text);
+    let root = parse_root(unmarked)?;
+    let Some(servers) = servers(&root, place)? else {
+        return Ok(None);
+    };
+    let is_gateway = |entry: &&ObjectProp<'_>| is_gateway(entry, place);
+    let Some(gateway) = servers.properties.iter().find(is_gateway) else {
+        return Ok(None);
+    };
+    let mut entries = Vec::new();
+    for entry in moved_servers(moved, place.client)? {
+        // A server that the user entered again is newer.
+        let is_entered = |own: &ObjectProp<'_>| own.name.as_str() == entry.name;
+        if !servers.properties.iter().any(is_entered) {
+            entries.push(entry.text);
+        }
+    }
+    if entries.is_empty() {
+        let others = servers.properties.iter().filter(|entry| !is_gateway(entry));
+        let others: Vec<String> = others
+            .map(|entry| unmarked[entry.range.start..entry.range.end].to_owned())
+            .collect();
+        let range = mark + servers.range.start..mark + servers.range.end;
+        return Ok(Some(with_entries(text, &range, &others)));
+    }
+    let (start, end) = (mark + gateway.range.start, mark + gateway.range.end);
+    let line = text[..start].rsplit('\n').next().unwrap_or_default();
+    let indent: String = line
+        .chars()
+        .take_while(|c| matches!(c, ' ' | '\t'))
+        .collect();
+    let separator = if text[..start].contains('\n') {
+        format!(",\n{indent}")
+    } else {
+        ", ".to_owned()
+    };
+    let entries = entries.join(&separator);
+    Ok(Some(format!("{}{entries}{}", &text[..start], &text[end..])))
+}
+
+/// Returns `true` if a file has the gateway's entry.
+pub(super) fn has_gateway(text: &str, place: &ClientConfig) -> anyhow::Result<bool> {
+    let (_, text) = split_mark(text);
+    let root = parse_root(text)?;
+    let servers = servers(&root, place)?;
+    let entries = servers.map_or(&[][..], |servers| &servers.properties);
+    Ok(entries.iter().any(|entry| is_gateway(entry, place)))
+}
+
+/// Returns the names of the projects in a file that have servers of their own.
+pub(super) fn projects_with_servers(text: &str) -> anyhow::Result<Vec<String>> {
+    let (_, text) = split_mark(text);
+    let root = parse_root(text)?;
+    let mut names = Vec::new();
+    let projects = member(&root, PROJECTS)?;
+    for project in projects.map_or(&[][..], |projects| &projects.properties) {
+        let Node::Object(members) = &project.value else {
+            continue;
+        };
+        let servers = members.get_object("mcpServers");
+        if servers.is_some_and(|servers| !servers.properties.is_empty()) {
+            names.push(project.name.as_str().to_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// Returns the gateway's entry.
@@ -248,7 +409,7 @@ fn strict() -> ParseOptions {
     }
 }
 
-fn is_gateway(entry: &ObjectProp<'_>) -> bool {
+fn is_gateway(entry: &ObjectProp<'_>, place: &ClientConfig) -> bool {
     let Node::Object(server) = &entry.value else {
         return false;
     };
@@ -259,7 +420,8 @@ fn is_gateway(entry: &ObjectProp<'_>) -> bool {
         .elements
         .iter()
         .map(|argument| argument.as_string_lit().map(|text| text.value.as_ref()));
-    entry.name.as_str() == ENTRY
+    // Files of earlier versions have the same name in each scope.
+    [ENTRY, place.entry].contains(&entry.name.as_str())
         && ARGUMENTS
             .iter()
             .all(|&one| arguments.next() == Some(Some(one)))

@@ -14,6 +14,8 @@ use super::places::{ClientConfig, Scope};
 
 /// The largest size of a file, in MiB.
 const MAX_MIB: u64 = 4;
+/// The most copies of a file in one second.
+const MAX_COPIES: usize = 20;
 /// The part of a backup's name between the name of the file and the time.
 const BACKUP: &str = ".picktools-backup-";
 /// The same part for files that `--undo` replaced.
@@ -26,6 +28,8 @@ pub(super) struct ClientFile {
     pub(super) path: PathBuf,
     pub(super) text: String,
     permissions: Permissions,
+    /// The folder of backups; `None` for the folder of the file.
+    backups: Option<PathBuf>,
 }
 
 /// The record of a file that `init` wrote.
@@ -33,6 +37,12 @@ pub(super) struct ClientFile {
 struct WriteRecord {
     /// The digest of the client's file.
     sha256: String,
+    /// The digest of the file that the gateway reads.
+    #[serde(default)]
+    upstreams_sha256: String,
+    /// The backup of the client's file, if it was the state without the gateway.
+    #[serde(default)]
+    backup: Option<PathBuf>,
 }
 
 impl ClientFile {
@@ -74,6 +84,7 @@ impl ClientFile {
             path,
             text,
             permissions: metadata.permissions(),
+            backups: place.backups.clone(),
         }))
     }
 
@@ -86,61 +97,43 @@ impl ClientFile {
         Ok(())
     }
 
-    /// Writes a backup next to the file, and returns its path.
+    /// Writes a backup of the file, and returns its path.
     pub(super) fn back_up(&self) -> anyhow::Result<PathBuf> {
-        self.copy_next_to(BACKUP)
+        self.copy(BACKUP)
     }
 
     /// Writes a copy of the file that `--undo` replaces, and returns its path.
     pub(super) fn keep_undone(&self) -> anyhow::Result<PathBuf> {
-        self.copy_next_to(UNDONE)
+        self.copy(UNDONE)
     }
 
-    fn copy_next_to(&self, infix: &str) -> anyhow::Result<PathBuf> {
-        let mut name = self
-            .path
-            .file_name()
-            .context("the file has no name")?
-            .to_owned();
-        name.push(format!("{infix}{}", utc(SystemTime::now())));
-        let path = self.path.with_file_name(name);
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // Another run in the same second wrote it.
-            Ok(metadata) if metadata.is_file() && holds(&path, &self.text) => return Ok(path),
-            _ => bail!("{} exists already; try again in a second", path.display()),
+    fn copy(&self, infix: &str) -> anyhow::Result<PathBuf> {
+        let name = self.path.file_name().context("the file has no name")?;
+        if let Some(folder) = &self.backups {
+            make_private(folder)?;
         }
-        disk::write_as(&path, self.text.as_bytes(), self.permissions.clone())?;
-        Ok(path)
-    }
-
-    /// Returns the newest backup and its text.
-    pub(super) fn newest_backup(&self) -> anyhow::Result<Option<(PathBuf, String)>> {
-        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return Ok(None);
-        };
-        let start = format!(
-            "{}{BACKUP}",
-            name.to_str()
-                .context("the name of the file is not valid UTF-8")?
-        );
-        let mut names = Vec::new();
-        for entry in fs::read_dir(folder).context("cannot read the folder of the file")? {
-            let entry = entry.context("cannot read the folder of the file")?;
-            let is_backup = entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| name.starts_with(&start));
-            if is_backup && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                names.push(entry.path());
+        let time = utc(SystemTime::now());
+        // Other copies of the same second have other numbers.
+        for number in 1..=MAX_COPIES {
+            let mut name = name.to_owned();
+            name.push(match number {
+                1 => format!("{infix}{time}"),
+                _ => format!("{infix}{time}-{number}"),
+            });
+            let path = match &self.backups {
+                Some(folder) => folder.join(name),
+                None => self.path.with_file_name(name),
+            };
+            match fs::symlink_metadata(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    disk::write_as(&path, self.text.as_bytes(), self.permissions.clone())?;
+                    return Ok(path);
+                }
+                Ok(metadata) if metadata.is_file() && holds(&path, &self.text) => return Ok(path),
+                _ => {}
             }
         }
-        let Some(path) = names.into_iter().max() else {
-            return Ok(None);
-        };
-        let text = bounded_text(&path)
-            .with_context(|| format!("cannot read the backup {}", path.display()))?;
-        Ok(Some((path, text)))
+        bail!("there are too many copies of the file; try again in a second");
     }
 
     /// Replaces the file, unless it has changed since it was read.
@@ -153,51 +146,92 @@ impl ClientFile {
         Ok(())
     }
 
-    /// Returns `true` if the file is unchanged since `init` wrote it.
-    pub(super) fn is_as_written(&self, place: &ClientConfig) -> bool {
-        let Ok(Some(bytes)) = bounded(&place.record) else {
-            return false;
-        };
-        let record: Result<WriteRecord, _> = serde_json::from_slice(&bytes);
-        record.is_ok_and(|record| record.sha256 == digest(&self.text))
+    /// Returns the backup with its text, if neither the file nor that of the gateway has changed
+    /// since `init` wrote them.
+    pub(super) fn backup_of_unchanged(&self, place: &ClientConfig) -> Option<(PathBuf, String)> {
+        let record = read_record(place)?;
+        let upstreams = bounded_text(&place.upstreams)?;
+        if record.sha256 != digest(&self.text) || record.upstreams_sha256 != digest(&upstreams) {
+            return None;
+        }
+        let path = record.backup?;
+        let text = bounded_text(&path)?;
+        Some((path, text))
     }
 }
 
-/// Checks that no other content is in the upstreams file.
-pub(super) fn check_upstreams(place: &ClientConfig, upstreams: &str) -> anyhow::Result<()> {
+fn read_record(place: &ClientConfig) -> Option<WriteRecord> {
+    let bytes = bounded(&place.record).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Returns the text of the file that the gateway reads; `None` if there is none.
+pub(super) fn read_upstreams(place: &ClientConfig) -> anyhow::Result<Option<String>> {
+    match fs::symlink_metadata(&place.upstreams) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        _ => {
+            let text = bounded_text(&place.upstreams);
+            let text =
+                text.with_context(|| format!("cannot read {}", place.upstreams.display()))?;
+            Ok(Some(text))
+        }
+    }
+}
+
+/// Removes the file that the gateway read, and the record, after `--undo`.
+pub(super) fn remove_upstreams(place: &ClientConfig) -> anyhow::Result<()> {
+    for path in [&place.upstreams, &place.record] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the upstreams file has no other content than `upstreams` or what it had `before`.
+pub(super) fn check_upstreams(
+    place: &ClientConfig,
+    upstreams: &str,
+    before: Option<&str>,
+) -> anyhow::Result<()> {
     let path = place.upstreams.display();
+    let is_known = |text| holds(&place.upstreams, text);
     match fs::symlink_metadata(&place.upstreams) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(metadata) if metadata.is_file() && holds(&place.upstreams, upstreams) => Ok(()),
+        Ok(metadata)
+            if metadata.is_file() && (is_known(upstreams) || before.is_some_and(is_known)) =>
+        {
+            Ok(())
+        }
         Ok(_) => bail!("the upstreams file {path} exists with other content; move it away"),
         Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
     }
 }
 
-/// Writes the file that the gateway reads, and the record of the edited client's file.
+/// Writes the file that the gateway reads, and the record of the edited client's file. `backup` is
+/// the client's file without the gateway.
 pub(super) fn write_upstreams(
     place: &ClientConfig,
     file: &ClientFile,
     upstreams: &str,
     edited: &str,
+    backup: Option<&Path>,
 ) -> anyhow::Result<()> {
-    if place.scope == Scope::User {
-        make_private(
-            place
-                .upstreams
-                .parent()
-                .context("the upstreams file has no folder")?,
-        )?;
-    }
+    make_private(place.record.parent().context("the record has no folder")?)?;
     let permissions = match place.scope {
         Scope::User => owner_only(&file.permissions),
         Scope::Project => file.permissions.clone(),
     };
-    disk::write_as(&place.upstreams, upstreams.as_bytes(), permissions.clone())?;
+    disk::write_as(&place.upstreams, upstreams.as_bytes(), permissions)?;
     let record = serde_json::to_vec(&WriteRecord {
         sha256: digest(edited),
+        upstreams_sha256: digest(upstreams),
+        backup: backup.map(Path::to_owned),
     })?;
-    disk::write_as(&place.record, &record, permissions)?;
+    disk::write_as(&place.record, &record, owner_only(&file.permissions))?;
     Ok(())
 }
 

@@ -1,9 +1,13 @@
 //! The locations of clients' configuration files, and of the files that `init` writes.
 
+use std::borrow::Cow;
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+use super::edit::{ENTRY, LOCAL_ENTRY, PROJECT_ENTRY, PROJECTS, projects_with_servers};
 
 /// A program that is configured with MCP servers.
 #[derive(Debug)]
@@ -34,9 +38,16 @@ const ZED: McpClient = McpClient {
     extra_member: Some(("source", "custom")),
 };
 pub(super) const GEMINI: McpClient = client("gemini", "Gemini CLI");
+const COPILOT: McpClient = client("copilot", "Copilot CLI");
+const CLINE: McpClient = client("cline", "Cline");
+const ROO: McpClient = client("roo", "Roo Code");
+
+/// The files of extensions, below VS Code's folder for them.
+const CLINE_FILE: &str = "saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+const ROO_FILE: &str = "rooveterinaryinc.roo-cline/settings/mcp_settings.json";
 
 /// The values of `--client`.
-pub(super) const NAMES: [&str; 7] = [
+pub(super) const NAMES: [&str; 10] = [
     CLAUDE_DESKTOP.name,
     CLAUDE_CODE.name,
     CURSOR.name,
@@ -44,6 +55,9 @@ pub(super) const NAMES: [&str; 7] = [
     WINDSURF.name,
     ZED.name,
     GEMINI.name,
+    COPILOT.name,
+    CLINE.name,
+    ROO.name,
 ];
 
 const fn client(name: &'static str, title: &'static str) -> McpClient {
@@ -60,6 +74,12 @@ const fn client(name: &'static str, title: &'static str) -> McpClient {
 pub(super) struct ClientConfig {
     pub(super) client: &'static McpClient,
     pub(super) file: PathBuf,
+    /// The members of the file that lead to the object with the servers' member.
+    pub(super) inside: Vec<String>,
+    /// The name of the gateway's entry.
+    pub(super) entry: &'static str,
+    /// The folder of backups; `None` for the folder of the file.
+    pub(super) backups: Option<PathBuf>,
     /// The folders that a link must not leave.
     pub(super) roots: Vec<PathBuf>,
     /// The file to which its servers move.
@@ -69,6 +89,32 @@ pub(super) struct ClientConfig {
     pub(super) scope: Scope,
 }
 
+impl ClientConfig {
+    /// Returns the gateway's program and the path of its configuration, as the client's file names
+    /// them. A project's file may be used on other machines, so it has no paths of this one.
+    pub(super) fn gateway_command<'a>(
+        &'a self,
+        program: &'a str,
+    ) -> anyhow::Result<(&'a str, Cow<'a, str>)> {
+        let path = self
+            .upstreams
+            .to_str()
+            .context("the path of its upstreams file is not valid UTF-8")?;
+        if self.scope == Scope::User {
+            return Ok((program, Cow::Borrowed(path)));
+        }
+        let name = self.upstreams.file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let path = match self.client.name {
+            "cursor" => format!("${{workspaceFolder}}/.cursor/{name}"),
+            "vscode" => format!("${{workspaceFolder}}/.vscode/{name}"),
+            // The client starts programs in the folder of the file.
+            _ => name.into_owned(),
+        };
+        Ok(("picktools", Cow::Owned(path)))
+    }
+}
+
 /// The owner of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -76,7 +122,8 @@ pub(super) enum Scope {
     Project,
 }
 
-/// Returns the possible files of these clients, or of all clients if none is named.
+/// Returns the possible files of these clients, or of all clients if none is named. Files of the
+/// project in the working folder come after those of the user.
 pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
     let home = env::home_dir()
         .filter(|home| home.is_absolute())
@@ -87,6 +134,9 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
     let user = |client: &'static McpClient, file: PathBuf| ClientConfig {
         client,
         file,
+        inside: Vec::new(),
+        entry: ENTRY,
+        backups: None,
         roots: vec![home.clone(), config.clone()],
         upstreams: upstreams.join(format!("{}.json", client.name)),
         record: upstreams.join(format!("{}.init.json", client.name)),
@@ -97,9 +147,16 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
     let project = |client: &'static McpClient, folder: &str, stem: &str| ClientConfig {
         client,
         file: working.join(folder).join(format!("{stem}.json")),
+        inside: Vec::new(),
+        entry: PROJECT_ENTRY,
+        // A backup beside the file could be published with the project.
+        backups: Some(upstreams.join("backups").join(digest(&working))),
         roots: vec![working.clone()],
         upstreams: working.join(folder).join(format!("{stem}.upstreams.json")),
-        record: working.join(folder).join(format!("{stem}.init.json")),
+        record: upstreams
+            .join("backups")
+            .join(digest(&working))
+            .join(format!("{}.{stem}.init.json", client.name)),
         scope: Scope::Project,
     };
     let zed = if cfg!(target_os = "macos") {
@@ -107,6 +164,7 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
     } else {
         config.join(zed_folder())
     };
+    let extensions = config.join("Code/User/globalStorage");
     let mut places = vec![
         user(
             &CLAUDE_DESKTOP,
@@ -121,7 +179,12 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         user(&WINDSURF, home.join(".codeium/windsurf/mcp_config.json")),
         user(&ZED, zed.join("settings.json")),
         user(&GEMINI, home.join(".gemini/settings.json")),
+        user(&COPILOT, home.join(".copilot/mcp-config.json")),
+        user(&CLINE, extensions.join(CLINE_FILE)),
+        user(&ROO, extensions.join(ROO_FILE)),
     ];
+    places.extend(local_places(&home.join(".claude.json"), &upstreams, &home));
+    places.sort_by_key(|place| place.scope == Scope::Project);
     places
         .retain(|place| clients.is_empty() || clients.iter().any(|name| name == place.client.name));
     // In the home folder, the user's file and the project's file are the same.
@@ -130,6 +193,40 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         !(at_home && place.scope == Scope::Project && place.client.name == CURSOR.name)
     });
     Ok(places)
+}
+
+/// Returns the parts of Claude Code's file that hold for one project each. An unreadable file is
+/// reported for its other part.
+fn local_places(file: &Path, upstreams: &Path, home: &Path) -> Vec<ClientConfig> {
+    let projects = match std::fs::read_to_string(file) {
+        Ok(text) => projects_with_servers(&text).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let mut places = Vec::new();
+    for project in projects {
+        let stem = format!("claude-code.local-{}", digest(Path::new(&project)));
+        places.push(ClientConfig {
+            client: &CLAUDE_CODE,
+            file: file.to_owned(),
+            inside: vec![PROJECTS.to_owned(), project],
+            entry: LOCAL_ENTRY,
+            backups: None,
+            roots: vec![home.to_owned()],
+            upstreams: upstreams.join(format!("{stem}.json")),
+            record: upstreams.join(format!("{stem}.init.json")),
+            scope: Scope::User,
+        });
+    }
+    places
+}
+
+/// Returns a short digest of a path, for the name of a file.
+fn digest(path: &Path) -> String {
+    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+    digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn same(one: &Path, other: &Path) -> bool {

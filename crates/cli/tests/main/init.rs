@@ -53,7 +53,7 @@ impl Machine {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = picktools(&[&["init"], arguments].concat());
+        let mut command = picktools(&[&["init", "--no-check"], arguments].concat());
         command
             .current_dir(self.path("project"))
             .env("HOME", self.path("home"));
@@ -362,21 +362,51 @@ fn init_repeated_changes_nothing() {
     assert_eq!(machine.read("home/.claude.json"), first);
     assert_eq!(machine.read("data/upstreams/claude-code.json"), upstreams);
     assert_eq!(machine.backups("home").len(), 1);
-    // A server that was added after `init` is reported and not lost.
+}
+
+#[test]
+fn init_takes_servers_along_that_were_added_later() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.claude.json",
+        format!("{{\"mcpServers\": {SERVERS}}}"),
+    );
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let first = machine.read("home/.claude.json");
     let added = first.replacen(
         "\"picktools\"",
-        "\"late\": {\"command\": \"y\"}, \"picktools\"",
+        "\"late\": {\"command\": \"y\"}, \"wiki\": {\"command\": \"other\"}, \"picktools\"",
         1,
     );
     machine.write("home/.claude.json", &added);
-    let said = machine.init(&["--yes"]);
-    assert_eq!(said.code, Some(2), "{}", said.out);
+    let (found, code) = machine.json(&["--yes"]);
+    assert_eq!(code, Some(0), "{found}");
+    assert_eq!(found["files"][0]["servers"][0]["name"], "late");
+    // Two servers of one name cannot be behind one gateway.
+    assert_eq!(found["files"][0]["staying"][0]["name"], "wiki");
+    let client = parsed(&machine.read("home/.claude.json"));
+    let names: Vec<&String> = client["mcpServers"]
+        .as_object()
+        .expect("an object")
+        .keys()
+        .collect();
+    assert_eq!(names, ["wiki", "picktools"], "{client}");
+    let upstreams = machine.read("data/upstreams/claude-code.json");
+    let parsed_upstreams = machine.json(&["--dry-run"]);
+    assert_eq!(parsed_upstreams.0["files"][0]["status"], "already");
+    for name in ["\"wiki\"", "\"mail\"", "\"late\""] {
+        assert_eq!(upstreams.matches(name).count(), 1, "{upstreams}");
+    }
+    // All three come back; the second wiki is the user's newer one.
+    assert_eq!(machine.init(&["--undo"]).code, Some(0));
+    let client = machine.read("home/.claude.json");
+    for name in ["\"wiki\"", "\"mail\"", "\"late\""] {
+        assert_eq!(client.matches(name).count(), 1, "{client}");
+    }
     assert!(
-        said.err.contains("late") && said.err.contains("claude-code.json"),
-        "{}",
-        said.err
+        client.contains("\"other\"") && !client.contains("picktools"),
+        "{client}"
     );
-    assert_eq!(machine.read("home/.claude.json"), added);
 }
 
 #[test]
@@ -587,16 +617,11 @@ fn init_undo_restores_the_backup() {
     let said = machine.init(&["--undo"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert_eq!(machine.read("home/.claude.json"), text);
-    assert_eq!(machine.backups("home").len(), 1, "nothing is removed");
-    assert!(
-        machine
-            .read("data/upstreams/claude-code.json")
-            .contains("wiki"),
-        "nothing is removed"
-    );
+    assert_eq!(machine.backups("home").len(), 1, "the backup stays");
+    assert!(!machine.path("data/upstreams/claude-code.json").exists());
     assert_eq!(
         machine.json(&["--undo"]).0["files"][0]["status"],
-        "as_before"
+        "not_behind"
     );
     // After a kill between backup and replacement, the file is unchanged.
     let (found, code) = machine.json(&["--yes"]);
@@ -609,33 +634,131 @@ fn init_undo_restores_the_backup() {
 }
 
 #[test]
-fn init_undo_after_edit_asks_and_keeps_a_copy() {
+fn init_undo_keeps_later_changes_of_the_file() {
+    for text in [
+        r#"{"mcpServers": {"x": {"command": "y"}, "z": {"url": "https://z.example"}}}"#,
+        "{\n  \"mcpServers\": {\n    \"x\": {\"command\": \"y\"},\n    \"z\": {\"url\": \"https://z.example\"}\n  }\n}\n",
+    ] {
+        let machine = Machine::new();
+        machine.write("home/.claude.json", text);
+        assert_eq!(machine.init(&["--yes"]).code, Some(0));
+        let edited = machine
+            .read("home/.claude.json")
+            .replacen('{', "{\"theme\": \"dark\", ", 1);
+        machine.write("home/.claude.json", &edited);
+        let said = machine.init(&["--undo"]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let expected = text.replacen('{', "{\"theme\": \"dark\", ", 1);
+        assert_eq!(machine.read("home/.claude.json"), expected);
+        let names = machine.names("home");
+        let undone = names
+            .iter()
+            .find(|name| name.contains(".picktools-undone-"));
+        let undone = undone.expect("a copy is kept");
+        assert_eq!(machine.read(&format!("home/{undone}")), edited);
+    }
+}
+
+#[test]
+fn init_undo_without_the_moved_servers_changes_nothing() {
     let machine = Machine::new();
-    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
-    machine.write("home/.claude.json", text);
-    assert_eq!(machine.init(&["--yes"]).code, Some(0));
-    let edited = machine
-        .read("home/.claude.json")
-        .replacen('{', "{\"theme\": \"dark\", ", 1);
-    machine.write("home/.claude.json", &edited);
-    let said = machine.init(&["--undo"]);
-    assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(
-        format!("{}{}", said.out, said.err).contains("changed after init"),
-        "{}{}",
-        said.out,
-        said.err
+    machine.write(
+        "home/.claude.json",
+        r#"{"mcpServers": {"x": {"command": "y"}}}"#,
     );
-    assert_eq!(machine.read("home/.claude.json"), edited);
-    let said = machine.init(&["--undo", "--yes"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let written = machine.read("home/.claude.json");
+    fs::remove_file(machine.path("data/upstreams/claude-code.json")).expect("it is there");
+    let said = machine.init(&["--undo"]);
+    assert_eq!(said.code, Some(2), "{}", said.out);
+    assert!(said.err.contains("is missing"), "{}", said.err);
+    assert_eq!(machine.read("home/.claude.json"), written);
+}
+
+#[test]
+fn init_moves_servers_of_claude_codes_projects_apart() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"all": {"command": "a"}},
+  "projects": {"/work/one": {"history": [], "mcpServers": {"own": {"command": "b"}}},
+    "/work/two": {"mcpServers": {}}, "/work/three": {"mcpServers": {"own": {"command": "c"}}}}}"#;
+    machine.write("home/.claude.json", text);
+    let (found, code) = machine.json(&["--yes"]);
+    assert_eq!(code, Some(0), "{found}");
+    assert_eq!(found["files"].as_array().map(Vec::len), Some(3), "{found}");
+    assert_eq!(found["files"][1]["project"], "/work/one");
+    let client = parsed(&machine.read("home/.claude.json"));
+    assert!(client["mcpServers"]["picktools"].is_object(), "{client}");
+    for project in ["/work/one", "/work/three"] {
+        let servers = &client["projects"][project]["mcpServers"];
+        let names: Vec<&String> = servers.as_object().expect("an object").keys().collect();
+        assert_eq!(names, ["picktools-local"], "no entry hides another");
+    }
+    let gateway_files: Vec<&Value> = ["/work/one", "/work/three"]
+        .map(|project| &client["projects"][project]["mcpServers"]["picktools-local"]["args"][2])
+        .into();
+    assert_ne!(gateway_files[0], gateway_files[1]);
+    assert_eq!(machine.json(&["--yes"]).1, Some(0), "nothing is left");
+    assert_eq!(machine.init(&["--undo"]).code, Some(0));
+    assert_eq!(parsed(&machine.read("home/.claude.json")), parsed(text));
+}
+
+#[test]
+fn init_uninstall_restores_and_removes_everything() {
+    let machine = Machine::new();
+    let text = format!("{{\"mcpServers\": {SERVERS}}}");
+    machine.write("home/.claude.json", &text);
+    machine.write(
+        "project/.mcp.json",
+        r#"{"mcpServers": {"x": {"command": "y"}}}"#,
+    );
+    assert_eq!(machine.init(&["--yes", "--project"]).code, Some(0));
+    machine.write("data/gateway/pins.json", "{}");
+    let said = machine.init(&["--uninstall"]);
+    assert!(said.out.contains("removes "), "{}{}", said.out, said.err);
+    assert!(
+        machine.path("data/gateway/pins.json").exists(),
+        "no one agreed"
+    );
+    let said = machine.init(&["--uninstall", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     assert_eq!(machine.read("home/.claude.json"), text);
-    let names = machine.names("home");
-    let undone = names
-        .iter()
-        .find(|name| name.contains(".picktools-undone-"))
-        .expect("the edit is kept");
-    assert_eq!(machine.read(&format!("home/{undone}")), edited);
+    assert!(machine.read("project/.mcp.json").contains("\"x\""));
+    assert!(!machine.path("data").exists() && !machine.path("cache").exists());
+}
+
+#[test]
+fn init_tries_the_servers_and_says_how_to_go_on() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.claude.json",
+        json!({"mcpServers": {"up": crate::gateway::upstream(), "bad": {"command": "no-such"}}})
+            .to_string(),
+    );
+    let output = machine
+        .command(&["--yes"])
+        .args(["--client", "claude-code"])
+        .output()
+        .expect("it runs");
+    assert!(!stdout(&output).contains("25 tools"), "it was not asked to");
+    assert_eq!(machine.init(&["--undo"]).code, Some(0));
+    let mut command = picktools(&["init", "--yes"]);
+    let output = command
+        .current_dir(machine.path("project"))
+        .env("HOME", machine.path("home"))
+        .env("PICKTOOLS_DATA_DIR", machine.path("data"))
+        .output()
+        .expect("it runs");
+    let out = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    for expected in [
+        "up   ok: 25 tools",
+        "bad  cannot be used: \"no-such\" cannot be started",
+        "1 of 2 servers can be used",
+        "Restart the clients",
+        "picktools init --undo",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
 }
 
 #[test]
@@ -646,16 +769,24 @@ fn init_keeps_project_servers_in_the_project() {
     let code = r#"{"servers": {"here": {"command": "y", "args": ["${workspaceFolder}/a"]}}}"#;
     machine.write("project/.vscode/mcp.json", code);
     let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert!(said.err.contains("pass --project"), "{}", said.err);
+    let said = machine.init(&["--yes", "--project"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let claude: Value = parsed(&machine.read("project/.mcp.json"));
+    // The project may be used on other machines.
     assert_eq!(
         claude["mcpServers"],
-        json!({"picktools": entry(&machine, "project/.mcp.upstreams.json")})
+        json!({"picktools-project":
+            {"command": "picktools", "args": ["mcp", "--config", ".mcp.upstreams.json"]}})
     );
     let code: Value = parsed(&machine.read("project/.vscode/mcp.json"));
-    let mut expected = entry(&machine, "project/.vscode/mcp.upstreams.json");
-    expected["type"] = json!("stdio");
-    assert_eq!(code["servers"], json!({"picktools": expected}));
+    let path = "${workspaceFolder}/.vscode/mcp.upstreams.json";
+    assert_eq!(
+        code["servers"],
+        json!({"picktools-project":
+            {"type": "stdio", "command": "picktools", "args": ["mcp", "--config", path]}})
+    );
     assert!(
         machine
             .read("project/.mcp.upstreams.json")
@@ -666,9 +797,14 @@ fn init_keeps_project_servers_in_the_project() {
             .read("project/.vscode/mcp.upstreams.json")
             .starts_with("{\"servers\": ")
     );
-    assert!(machine.names("data").is_empty());
-    assert_eq!(machine.init(&["--undo"]).code, Some(0));
+    assert_eq!(
+        machine.names("project"),
+        [".mcp.json", ".mcp.upstreams.json", ".vscode"],
+        "no backup is beside a file that may be published"
+    );
+    assert_eq!(machine.init(&["--undo", "--project"]).code, Some(0));
     assert!(machine.read("project/.mcp.json").contains("./serve"));
+    assert!(!machine.path("project/.mcp.upstreams.json").exists());
 }
 
 #[test]
@@ -754,7 +890,7 @@ fn init_keeps_file_permissions() {
         fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode))
             .expect("it is ours");
     }
-    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    assert_eq!(machine.init(&["--yes", "--project"]).code, Some(0));
     let mode = |path: &Path| {
         fs::metadata(path)
             .expect("it is there")
