@@ -162,7 +162,7 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
     for file in files {
         let mut report = ConfigurationReport::new(Some(file));
         report.behind_gateway = true;
-        report.servers = check(&read(file)?, &pins, &Limits::default())?;
+        report.servers = check(&open_configuration(file)?, &pins, &Limits::default())?;
         reports.push(report);
     }
     print_reports(&reports)
@@ -202,7 +202,7 @@ impl DoctorCommand {
         let mut report = ConfigurationReport::new(Some(&config.file));
         report.client = Some(config.title);
         report.behind_gateway = config.behind_gateway;
-        let mut configuration = match read(&config.file) {
+        let mut configuration = match open_configuration(&config.file) {
             Ok(configuration) => configuration,
             Err(error) => {
                 let kind = error.downcast_ref::<McpConfigError>();
@@ -330,7 +330,7 @@ fn check(
     let mut files = Vec::new();
     for (server, (listing, ms)) in servers.iter().zip(answers) {
         let mut report = ServerReport::new(&server.name, ServerState::Ok);
-        report.at = Some(place(server));
+        report.at = Some(program_or_host(server));
         report.ms = Some(ms);
         match listing {
             Ok(Listing {
@@ -437,15 +437,15 @@ fn add_findings(files: &[CatalogFile], reports: &mut [ServerReport]) -> anyhow::
 }
 
 /// Reads a configuration file.
-fn read(path: &Path) -> anyhow::Result<Configuration> {
+fn open_configuration(path: &Path) -> anyhow::Result<Configuration> {
     let text = String::from_utf8(reading::read_input(path)?)
         .map_err(|_| anyhow::anyhow!("the file is not valid UTF-8; save it as UTF-8"))?;
     live::configuration(path, &text)
 }
 
 /// Returns the program of a server, or the host of its URL, without arguments and keys.
-fn place(server: &Server) -> String {
-    let place = match &server.transport {
+fn program_or_host(server: &Server) -> String {
+    let shown = match &server.transport {
         ServerTransport::Stdio { command, .. } => command.as_str(),
         ServerTransport::Http { url, .. } => {
             let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
@@ -453,5 +453,5 @@ fn place(server: &Server) -> String {
             host.rsplit('@').next().unwrap_or_default()
         }
     };
-    marked(place, MAX_NAME_CHARS).into_owned()
+    marked(shown, MAX_NAME_CHARS).into_owned()
 }

@@ -45,7 +45,9 @@ pub(super) struct InitCommand {
     /// Show the changes without writing them.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Also configure the files of the project in the working folder, such as ./.mcp.json.
+    /// Include the files of the project in the working folder.
+    ///
+    /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
     /// Put the servers back into the clients' files. Other changes of the files stay.

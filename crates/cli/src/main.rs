@@ -123,7 +123,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
 #[derive(Subcommand)]
 enum Command {
     Init(init::InitCommand),
-    Doctor(doctor::DoctorCommand),
     Mcp(mcp::McpCommand),
     #[command(alias = "gateway")]
     Serve(serve::ServeCommand),
@@ -141,6 +140,7 @@ enum Command {
     Eval(eval::EvalCommand),
     Learn(learn::LearnCommand),
     Enrich(enrich::EnrichCommand),
+    Doctor(doctor::DoctorCommand),
     Approve(approve::ApproveCommand),
     Replay(replay::ReplayCommand),
     Completions(completions::CompletionsCommand),
@@ -176,9 +176,29 @@ impl Command {
     }
 }
 
+/// Options that a gateway does not read from the environment: `--store env` reads the store, and the
+/// others are no settings.
+const NOT_FROM_ENVIRONMENT: [&str; 4] = ["store", "tenant", "new-key", "help"];
+
+/// Lets an option of a gateway also come from a variable, such as PICKTOOLS_LISTEN, because
+/// containers are configured by variables.
+fn with_variable(option: clap::Arg) -> clap::Arg {
+    match option.get_long() {
+        Some(name) if !NOT_FROM_ENVIRONMENT.contains(&name) => {
+            let variable = format!("PICKTOOLS_{}", name.to_uppercase().replace('-', "_"));
+            // The definition is made once, and lives as long as the program.
+            option.env(&*variable.leak()).hide_env_values(true)
+        }
+        _ => option,
+    }
+}
+
 /// Returns the command-line definition, whose help lists the commands in [`GROUPS`].
 fn program() -> clap::Command {
-    let command = Cli::command();
+    let mut command = Cli::command();
+    for name in ["mcp", "serve"] {
+        command = command.mut_subcommand(name, |gateway| gateway.mut_args(with_variable));
+    }
     let styles = command.get_styles();
     let (header, literal) = (*styles.get_header(), *styles.get_literal());
     let mut list = String::new();

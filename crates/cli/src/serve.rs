@@ -1,6 +1,6 @@
 //! `picktools serve`: the gateway for many clients, over HTTP.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,11 +44,11 @@ pub(super) struct ServeCommand {
     reading: ReadingArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// Address to listen on.
+    /// Address to listen on: HOST:PORT, with an IP address or a host name.
     ///
     /// An address that other machines can reach needs keys in the settings, and TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787",
-        help_heading = heading::GATEWAY)]
+        value_parser = listen_address, help_heading = heading::GATEWAY)]
     listen: SocketAddr,
     /// File of the TLS certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::GATEWAY)]
@@ -79,6 +79,24 @@ pub(super) struct ServeCommand {
     /// Print a new key and its entry for the settings, then exit.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     new_key: Option<String>,
+}
+
+/// Returns the address of an IP address or host name with a port. Of several addresses of a name,
+/// the first one of IP version 4 is used.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let form = "give HOST:PORT, such as 127.0.0.1:8787, localhost:8787 or [::]:8787";
+    if text.starts_with(':') {
+        return Err(format!("the host is missing; {form}"));
+    }
+    let addresses = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; {form}"))?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let first_v4 = addresses.iter().find(|address| address.is_ipv4());
+    let address = first_v4.or_else(|| addresses.first());
+    address
+        .copied()
+        .ok_or_else(|| format!("the name has no address; {form}"))
 }
 
 impl ServeCommand {
@@ -167,5 +185,29 @@ fn announce(address: &str, proxy: &ProxySettings, console_key: Option<&str>) {
     }
     if let Some(key) = console_key {
         output::note(format!("console: {address}/console#key={key}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_host_names_are_read() {
+        let read = |text| listen_address(text).map(|address| address.to_string());
+        assert_eq!(read("127.0.0.1:80"), Ok("127.0.0.1:80".to_owned()));
+        assert_eq!(read("[::1]:80"), Ok("[::1]:80".to_owned()));
+        assert_eq!(read("localhost:80"), Ok("127.0.0.1:80".to_owned()));
+        for wrong in [
+            "",
+            ":80",
+            "localhost",
+            "127.0.0.1",
+            "no.such.invalid:80",
+            "localhost:x",
+        ] {
+            let error = read(wrong).expect_err(wrong);
+            assert!(error.contains("HOST:PORT"), "{wrong}: {error}");
+        }
     }
 }

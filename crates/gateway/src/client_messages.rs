@@ -35,7 +35,7 @@ pub type ErrorAnswer = Option<Value>;
 /// # Errors
 ///
 /// The answer to the client.
-pub fn read(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, str>), ErrorAnswer> {
+pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, str>), ErrorAnswer> {
     let text = picktools_mcp::mend(message);
     let value: Value = match serde_json::from_str(&text) {
         Ok(value) => value,
@@ -222,7 +222,7 @@ async fn read_lines<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         } else if line.trim_ascii().is_empty() {
             Err(None)
         } else {
-            read(&line).map(|(message, _)| message)
+            parse_message(&line).map(|(message, _)| message)
         };
         line.clear();
         is_too_long = false;
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn error(message: &str) -> Value {
-        match read(message.as_bytes()) {
+        match parse_message(message.as_bytes()) {
             Err(Some(answer)) => answer,
             other => panic!("{message}: {other:?}"),
         }
@@ -334,10 +334,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":-9223372036854775808,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         ] {
-            read(message.as_bytes()).unwrap_or_else(|answer| panic!("{message}: {answer:?}"));
+            parse_message(message.as_bytes())
+                .unwrap_or_else(|answer| panic!("{message}: {answer:?}"));
         }
         let (message, _) =
-            read("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n".as_bytes())
+            parse_message("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n".as_bytes())
                 .expect("CRLF ends a line too");
         assert!(matches!(message, JsonRpcMessage::Request(_)));
     }
@@ -349,7 +350,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"result":7}"#,
             r#"{"jsonrpc":"2.0","id":1}"#,
         ] {
-            if let Err(Some(answer)) = read(message.as_bytes()) {
+            if let Err(Some(answer)) = parse_message(message.as_bytes()) {
                 panic!("{message}: {answer}");
             }
         }

@@ -57,6 +57,8 @@ pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3
         "{tools} tools of {} {servers} ({server_names})",
         sources.len()
     );
+    // Clients that load definitions on demand must have these from the start.
+    let always_loaded = json!({"anthropic/alwaysLoad": true});
     let read_only = json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false});
     [
         json!({
@@ -83,7 +85,8 @@ pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3
                 "required": ["query"],
                 "additionalProperties": false
             },
-            "annotations": read_only
+            "annotations": read_only,
+            "_meta": always_loaded
         }),
         json!({
             "name": DESCRIBE,
@@ -98,7 +101,8 @@ pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3
                 "required": ["name"],
                 "additionalProperties": false
             },
-            "annotations": read_only
+            "annotations": read_only,
+            "_meta": always_loaded
         }),
         json!({
             "name": CALL,
@@ -122,7 +126,8 @@ pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3
                 "required": ["name"],
                 "additionalProperties": false
             },
-            "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+            "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true},
+            "_meta": always_loaded
         }),
     ]
 }

@@ -29,7 +29,7 @@ enum Accepts {
 }
 
 impl Accepts {
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let Some(accept) = headers.get(header::ACCEPT) else {
             return Self::Anything;
         };
@@ -54,7 +54,7 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let accepts = Accepts::of(&parts.headers);
+    let accepts = Accepts::from_headers(&parts.headers);
     if accepts != Accepts::AsNamed {
         parts.headers.insert(header::ACCEPT, ACCEPTED);
     }
@@ -62,7 +62,7 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
         let reason = format!("the body is longer than {MAX_BODY_BYTES} bytes, or incomplete");
         return answer(StatusCode::PAYLOAD_TOO_LARGE, &invalid_request(&reason));
     };
-    let mended = match client_messages::read(&bytes) {
+    let mended = match client_messages::parse_message(&bytes) {
         Ok((_, text)) => {
             let is_same = text.as_bytes() == &*bytes;
             (!is_same).then(|| text.into_owned())
@@ -143,7 +143,7 @@ mod tests {
             if let Some(accept) = accept {
                 headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             }
-            assert_eq!(Accepts::of(&headers), expected, "{accept:?}");
+            assert_eq!(Accepts::from_headers(&headers), expected, "{accept:?}");
         }
     }
 }

@@ -363,6 +363,30 @@ fn usual_spellings_of_path_and_accept_work() {
 }
 
 #[test]
+fn root_leads_to_the_console() {
+    let serving = Serving::with(&json!({}));
+    let answer = serving.raw("GET", "/", &[], "");
+    assert_eq!(answer.status, 307);
+    assert_eq!(answer.header("location"), Some("/console"));
+}
+
+#[test]
+fn options_of_a_server_come_from_variables() {
+    let refused = |variable: &str, value: &str| {
+        let output = crate::cli::picktools(&["serve", "--catalog", "no-such-file"])
+            .env(variable, value)
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        crate::cli::stderr(&output)
+    };
+    assert!(refused("PICKTOOLS_LISTEN", ":80").contains("the host is missing"));
+    assert!(refused("PICKTOOLS_MODE", "all").contains("pass-through"));
+    assert!(refused("PICKTOOLS_SETTINGS", "/no/such/settings.json").contains("settings.json"));
+    assert!(refused("PICKTOOLS_NEW_KEY", "x").contains("no-such-file"));
+}
+
+#[test]
 fn unreadable_messages_are_answered() {
     let serving = Serving::with(&json!({}));
     let headers = [

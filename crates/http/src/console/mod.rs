@@ -20,7 +20,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::refusal::Refusal;
@@ -93,6 +93,7 @@ pub(crate) fn page_routes() -> Router {
         })
     };
     Router::new()
+        .route("/", get(|| async { Redirect::temporary("/console") }))
         .route("/console", get(|| async { render(&Page) }))
         .route(
             "/console/console.js",
