@@ -22,6 +22,7 @@ use tracing::field::Empty;
 use crate::elicitations::{AwaitedInput, InputAnswers};
 use crate::hub::Hub;
 use crate::journal::CallEntry;
+use crate::large_results::ResultOrigin;
 use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
 use crate::relay::{self, Confirmation, RelayedCall, confirm, decide};
@@ -63,6 +64,8 @@ pub struct CallRunner<'a> {
 pub struct CallOutcome {
     /// The answer.
     pub response: CallToolResponse,
+    /// `true` if the answer was cut, and the rest can be read.
+    pub(crate) is_cut: bool,
     pub(crate) tool: Arc<Tool>,
     /// The snapshot with which the call ran.
     pub(crate) snapshot: Arc<Snapshot>,
@@ -279,11 +282,28 @@ impl CallRunner<'_> {
             }
         };
         passthrough::rewrite_uris(&mut result, snapshot.settings.names, source);
+        let mut is_cut = false;
+        // A program that calls the HTTP API is no model.
+        if self.context.is_some() {
+            let definition = snapshot.definition(call.tool());
+            let origin = ResultOrigin {
+                owner: &self.caller.owner,
+                upstream: &upstream.display_name(),
+                scan: upstream.rules.scan,
+                output_schema: definition.and_then(|tool| tool.get("outputSchema")),
+            };
+            let max_tokens = snapshot.settings.results.max_tokens;
+            is_cut = self
+                .gateway
+                .large_results
+                .shorten(&mut result, max_tokens, &origin);
+        }
         results::bound(&mut result, snapshot.settings.results.max_bytes);
         results::scan(&mut result, upstream.rules.scan, &upstream.display_name())?;
         add_call_meta(&mut result, call);
         Ok(CallOutcome {
             response: result.into(),
+            is_cut,
             tool: Arc::clone(call.tool()),
             snapshot,
         })
@@ -324,6 +344,7 @@ impl CallRunner<'_> {
             InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into();
         Ok(CallOutcome {
             response,
+            is_cut: false,
             tool: Arc::clone(call.tool()),
             snapshot,
         })

@@ -31,6 +31,7 @@ use crate::error::GatewayError;
 use crate::handler::Handler;
 use crate::hub::Hub;
 use crate::journal::Journal;
+use crate::large_results::LargeResults;
 use crate::listener::ClientAbilities;
 use crate::metrics::{GatewayEvent, Meter};
 use crate::naming;
@@ -233,6 +234,7 @@ impl Gateway {
             complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
             elicitations: PendingElicitations::default(),
+            large_results: LargeResults::default(),
             queue,
             sessions,
             store: store.clone(),

@@ -15,9 +15,9 @@ use rmcp::model::{
     ContentBlock, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    ReadResourceResponse, ReadResourceResult, ResourceContents, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -32,6 +32,7 @@ use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
 use crate::journal::{RequestRoute, SelectionEvent};
+use crate::large_results::{self, READ_RESULT, RESULT_PREFIX};
 use crate::metrics::GatewayEvent;
 use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
 use crate::refusal::{Code, Refusal};
@@ -75,6 +76,8 @@ struct Session {
     session_tools: OnceLock<SessionTools>,
     /// The definitions that joined a dynamic list, in order.
     joined: Mutex<Vec<Value>>,
+    /// `true` if a result was cut, so that the tool that reads the rest is listed.
+    reads_results: AtomicBool,
     level: Mutex<Option<LoggingLevel>>,
     watch: Mutex<Option<AbortHandle>>,
     /// The tasks that report changed resources, by upstream.
@@ -130,6 +133,7 @@ impl Handler {
             owner: OnceLock::new(),
             session_tools: OnceLock::new(),
             joined: Mutex::default(),
+            reads_results: AtomicBool::new(false),
             level: Mutex::new(Some(LoggingLevel::Info)),
             watch: Mutex::default(),
             updates: Mutex::default(),
@@ -213,10 +217,19 @@ impl Handler {
         self.gateway
             .meter
             .record(&GatewayEvent::List { tokens, all_tokens });
+        let mut read_result = None;
+        if self.session.reads_results.load(Ordering::Relaxed) {
+            read_result = Some(large_results::definition());
+        }
         match mode {
-            Mode::PassThrough => snapshot.shown_definitions(view, &view.tools),
+            Mode::PassThrough => {
+                let mut definitions = snapshot.shown_definitions(view, &view.tools);
+                definitions.extend(read_result);
+                definitions
+            }
             Mode::Dynamic => {
                 let mut definitions = Vec::from(front);
+                definitions.extend(read_result);
                 definitions.extend(always_listed);
                 for joined in lock(&self.session.joined).iter() {
                     if definitions
@@ -325,6 +338,7 @@ impl Handler {
                 return self.run(snapshot, view, call, input_answers, context).await;
             }
             SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
+            READ_RESULT => return self.read_result(&snapshot, &caller, &arguments),
             DESCRIBE => {
                 let servers_down = self.gateway.servers_down(&view.options.access);
                 front::describe(&snapshot, &view, &arguments, &servers_down)?
@@ -333,7 +347,10 @@ impl Handler {
                 let has_both = |name: &str| takes_name_and_arguments(&view, name);
                 let call = tolerance::parse_call(&arguments, CALL, &has_both)?;
                 return match (tolerance::without_prefix(&call.name), &call.arguments) {
-                    (inner @ (SEARCH | DESCRIBE), Arguments::Json(Value::Object(arguments))) => {
+                    (
+                        inner @ (SEARCH | DESCRIBE | READ_RESULT),
+                        Arguments::Json(Value::Object(arguments)),
+                    ) => {
                         Box::pin(self.handle_call(inner, arguments.clone(), input_answers, context))
                             .await
                     }
@@ -431,7 +448,36 @@ impl Handler {
             self.add_to_list(&outcome.snapshot, &[outcome.tool], context)
                 .await;
         }
+        if outcome.is_cut {
+            self.list_read_result(context);
+        }
         Ok(outcome.response)
+    }
+
+    /// Lists the tool that reads large results, unless the client reaches it by another one.
+    fn list_read_result(&self, context: &RequestContext<RoleServer>) {
+        let session_tools = self.session.session_tools.get();
+        let lists_it =
+            session_tools.is_some_and(|session_tools| session_tools.mode != Mode::Search);
+        if !lists_it || self.session.reads_results.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let peer = context.peer.clone();
+        drop(tokio::spawn(async move {
+            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
+        }));
+    }
+
+    /// Answers a call of the tool that reads large results.
+    fn read_result(
+        &self,
+        snapshot: &Snapshot,
+        caller: &Caller,
+        arguments: &Map<String, Value>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let max_tokens = snapshot.settings.results.max_tokens;
+        let results = &self.gateway.large_results;
+        Ok(results.read(&caller.owner, arguments, max_tokens)?.into())
     }
 
     /// Returns `true` if a notification of an upstream can only be for this client.
@@ -710,6 +756,15 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ReadResourceResponse, ErrorData>> {
         let answer = async move {
+            if let Some(id) = request.uri.strip_prefix(RESULT_PREFIX)
+                && let Some(text) = self
+                    .gateway
+                    .large_results
+                    .text(&self.caller(&context).owner, id)
+            {
+                let contents = ResourceContents::text(text, request.uri.clone());
+                return Ok(ReadResourceResult::new(vec![contents]).into());
+            }
             Ok(self
                 .passthrough(&context)?
                 .read_resource(request)

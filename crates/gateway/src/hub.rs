@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::elicitations::PendingElicitations;
 use crate::front::quarantined_parts;
 use crate::journal::Journal;
+use crate::large_results::LargeResults;
 use crate::metrics::Meter;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
@@ -41,6 +42,7 @@ pub struct Hub {
     /// snapshot, or the reason why not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) elicitations: PendingElicitations,
+    pub(crate) large_results: LargeResults,
     /// The calls that are pending approval. If `None`, they are refused.
     pub queue: Option<CallQueue>,
     /// The store for shared state other than approvals and calls.

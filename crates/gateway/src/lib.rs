@@ -29,6 +29,7 @@ pub mod snapshot;
 pub mod journal;
 pub mod front;
 mod results;
+mod large_results;
 pub mod elicitations;
 mod queue;
 mod relay;

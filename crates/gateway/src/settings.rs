@@ -351,6 +351,8 @@ pub enum Unsafe {
 pub struct ResultSettings {
     /// The most bytes of a result; 1 MiB by default.
     pub max_bytes: usize,
+    /// The most tokens of a result for a model; 20,000 by default. `read_result` reads the rest.
+    pub max_tokens: usize,
     /// The treatment of results that look like instructions. By default, results of untrusted
     /// upstreams are marked.
     pub scan: Option<Scan>,
@@ -360,6 +362,7 @@ impl Default for ResultSettings {
     fn default() -> Self {
         Self {
             max_bytes: 1 << 20,
+            max_tokens: 20_000,
             scan: None,
         }
     }
@@ -469,6 +472,10 @@ impl Settings {
             && !self.roles.contains_key(role)
         {
             return Err(SettingsError(format!("anonymous: unknown role {role:?}")));
+        }
+        if self.results.max_tokens < 100 {
+            let message = "results.max_tokens must be at least 100";
+            return Err(SettingsError(message.to_owned()));
         }
         if self.results.max_bytes < 1_000 {
             return Err(SettingsError(format!(

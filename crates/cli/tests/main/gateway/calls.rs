@@ -28,6 +28,46 @@ fn unreadable_lines_of_a_client_are_answered_and_the_session_goes_on() {
 }
 
 #[test]
+fn large_result_is_cut_and_its_rest_is_read() {
+    for mode in ["search", "pass-through", "dynamic"] {
+        let place = Place::faulty();
+        place.write(
+            "settings.json",
+            &json!({"mode": mode, "results": {"max_tokens": 500}}),
+        );
+        let mut client = place.client(&json!({}));
+        let listed = client.listed().len();
+        let rows: Vec<Value> = (0..800).map(|row| json!({"row": row})).collect();
+        let text = json!(rows).to_string();
+        let result = client.run("up__echo", json!({"text": text}));
+        let shown: Vec<Value> = serde_json::from_str(&said(&result)).expect("a list");
+        assert!((10..400).contains(&shown.len()), "{}", shown.len());
+        let parts = result["content"].as_array().expect("parts");
+        let note = self::text(&parts[parts.len() - 1]["text"]);
+        assert!(note.contains("of 800 rows are shown"), "{note}");
+        let (_, id) = note.split_once("\"id\": \"").expect("an id");
+        let id = id.split('"').next().expect("an id");
+        let found = client.run("read_result", json!({"id": id, "search": "\"row\":777"}));
+        assert!(said(&found).contains("{\"row\":777}"), "{found}");
+        let read = client.ask(
+            "resources/read",
+            &json!({"uri": format!("picktools://result/{id}")}),
+        );
+        assert_eq!(read["result"]["contents"][0]["text"], text, "{read}");
+        let names = client.listed();
+        let is_listed = names.contains(&"read_result".to_owned());
+        assert_eq!(is_listed, mode != "search", "{mode}");
+        assert!(names.len() >= listed);
+        if is_listed {
+            let piece = client.call("read_result", json!({"id": id, "offset": 3}));
+            assert!(said(&piece).len() < text.len(), "{piece}");
+        }
+        let unknown = client.run("read_result", json!({"id": "none"}));
+        assert_eq!(code(&unknown), "invalid_arguments");
+    }
+}
+
+#[test]
 fn search_mode_finds_describes_and_calls_tools() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "search"}));

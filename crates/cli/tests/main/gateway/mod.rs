@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.begin(method, params);
         self.answer(id)
     }

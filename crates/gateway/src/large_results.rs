@@ -1,0 +1,620 @@
+//! Large results: a model gets the beginning and the end, or the first rows, and reads the rest in
+//! pieces.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use picktools_provider::Tokenizer;
+use picktools_state::keys::random;
+use picktools_state::lock;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value, json};
+
+use crate::naming::CALL;
+use crate::refusal::{Code, Refusal};
+use crate::results;
+use crate::settings::Scan;
+use crate::upstream::Owner;
+
+/// The name of the tool that reads the rest of a result.
+pub(crate) const READ_RESULT: &str = "read_result";
+/// The prefix of a resource with a complete result.
+pub(crate) const RESULT_PREFIX: &str = "picktools://result/";
+
+/// The most results that are kept, their total size, and the time for which they are kept.
+const MAX_RESULTS: usize = 256;
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+const MAX_AGE: Duration = Duration::from_secs(3600);
+/// The size from which tokens are estimated, because counting takes too long.
+const MAX_COUNTED_BYTES: usize = 1 << 20;
+/// The bytes of a token in an estimate.
+const BYTES_PER_TOKEN: usize = 4;
+/// The share of the beginning in a text that is cut.
+const HEAD_SHARE: f64 = 0.75;
+/// The largest distance to a line end at which a text is cut there.
+const MAX_LINE_DISTANCE: usize = 400;
+/// The most matches of a search in a result, and the bytes around each.
+const MAX_MATCHES: usize = 20;
+const MATCH_CONTEXT: usize = 200;
+
+/// Complete results of calls that were cut.
+#[derive(Debug, Default)]
+pub(crate) struct LargeResults(Mutex<VecDeque<LargeResult>>);
+
+/// A complete result.
+#[derive(Debug, Clone)]
+struct LargeResult {
+    id: String,
+    owner: Owner,
+    text: String,
+    /// The server, and the scan of its results.
+    upstream: String,
+    scan: Scan,
+    stored: Instant,
+}
+
+/// The server of a result.
+pub(crate) struct ResultOrigin<'a> {
+    pub(crate) owner: &'a Owner,
+    pub(crate) upstream: &'a str,
+    pub(crate) scan: Scan,
+    /// The schema that a client checks structured content with.
+    pub(crate) output_schema: Option<&'a Value>,
+}
+
+impl LargeResults {
+    /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns `true` if it was
+    /// cut.
+    pub(crate) fn shorten(
+        &self,
+        result: &mut CallToolResult,
+        max_tokens: usize,
+        origin: &ResultOrigin<'_>,
+    ) -> bool {
+        let mut parts: Vec<&mut String> = Vec::new();
+        let structured = result.structured_content.take();
+        for part in &mut result.content {
+            match part {
+                ContentBlock::Text(text) => parts.push(&mut text.text),
+                ContentBlock::Resource(resource) => {
+                    if let ResourceContents::TextResourceContents { text, .. } =
+                        &mut resource.resource
+                    {
+                        parts.push(text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let tokens = parts.iter().map(|text| count(text)).sum::<usize>();
+        let structured_text = structured.as_ref().map(Value::to_string);
+        let structured_tokens = structured_text.as_deref().map_or(0, count);
+        if tokens <= max_tokens && structured_tokens <= max_tokens {
+            result.structured_content = structured;
+            return false;
+        }
+        let mut complete = String::new();
+        for text in &parts {
+            if !complete.is_empty() {
+                complete.push('\n');
+            }
+            complete.push_str(text);
+        }
+        // Servers repeat structured content as text.
+        if let Some(text) = structured_text.filter(|_| tokens < structured_tokens / 2) {
+            complete.push('\n');
+            complete.push_str(&text);
+        }
+        let total = complete.len();
+        let id = self.keep(complete, origin);
+        let mut notes = Vec::new();
+        let mut room = max_tokens;
+        let mut parts_left = parts.len();
+        for text in parts {
+            let share = room / parts_left.max(1);
+            let part_tokens = count(text);
+            if part_tokens > share {
+                let (cut, note) = cut_text(text, part_tokens, share);
+                *text = cut;
+                notes.push(note);
+                room -= share;
+            } else {
+                room -= part_tokens;
+            }
+            parts_left -= 1;
+        }
+        result.structured_content = structured.and_then(|structured| {
+            if structured_tokens <= max_tokens {
+                return Some(structured);
+            }
+            match origin.output_schema {
+                // A client refuses a result without what the schema requires.
+                Some(schema) if !allows_fewer_items(schema) => Some(structured),
+                schema => {
+                    let mut cut = structured.clone();
+                    let fits = keep_rows(&mut cut, max_tokens).is_some();
+                    if fits {
+                        notes.push("structured content with fewer rows".to_owned());
+                        return Some(cut);
+                    }
+                    if schema.is_some() {
+                        return Some(structured);
+                    }
+                    notes.push("no structured content".to_owned());
+                    None
+                }
+            }
+        });
+        let what = notes.join("; ");
+        let text = match id {
+            Some(id) => format!(
+                "[This result was cut ({what}). It has {total} bytes. Read the rest with \
+                 {READ_RESULT} (through {CALL} if it is not listed): {{\"id\": \"{id}\", \"offset\": \
+                 0}}, or find a place in it with {{\"id\": \"{id}\", \"search\": \"a text\"}}. The \
+                 complete text is also the resource {RESULT_PREFIX}{id}.]"
+            ),
+            None => format!("[This result was cut ({what}). It had {total} bytes.]"),
+        };
+        result.content.push(ContentBlock::text(text));
+        true
+    }
+
+    /// Keeps a complete text, and returns its id. Returns `None` if it is too large.
+    fn keep(&self, text: String, origin: &ResultOrigin<'_>) -> Option<String> {
+        if text.len() > MAX_TOTAL_BYTES / 4 {
+            return None;
+        }
+        let id = random().ok()?;
+        let mut results = lock(&self.0);
+        results.push_back(LargeResult {
+            id: id.clone(),
+            owner: origin.owner.clone(),
+            text,
+            upstream: origin.upstream.to_owned(),
+            scan: origin.scan,
+            stored: Instant::now(),
+        });
+        let total = |results: &VecDeque<LargeResult>| {
+            let sizes = results.iter().map(|result| result.text.len());
+            sizes.sum::<usize>()
+        };
+        while results.len() > MAX_RESULTS || total(&results) > MAX_TOTAL_BYTES {
+            results.pop_front();
+        }
+        Some(id)
+    }
+
+    fn get(&self, owner: &Owner, id: &str) -> Option<LargeResult> {
+        let mut results = lock(&self.0);
+        results.retain(|result| result.stored.elapsed() < MAX_AGE);
+        let is_it = |result: &&LargeResult| result.id == id && result.owner == *owner;
+        results.iter().find(is_it).cloned()
+    }
+
+    /// Returns the complete text of a result that belongs to the caller.
+    pub(crate) fn text(&self, owner: &Owner, id: &str) -> Option<String> {
+        Some(self.get(owner, id)?.text)
+    }
+
+    /// Answers a call of [`READ_RESULT`] with at most `max_tokens` of a result.
+    pub(crate) fn read(
+        &self,
+        owner: &Owner,
+        arguments: &Map<String, Value>,
+        max_tokens: usize,
+    ) -> Result<CallToolResult, Refusal> {
+        let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
+        let id = arguments.get("id").and_then(Value::as_str).ok_or_else(|| {
+            invalid("`id` is missing; give the id of a result that was cut".to_owned())
+        })?;
+        let id = id.strip_prefix(RESULT_PREFIX).unwrap_or(id);
+        let result = self.get(owner, id).ok_or_else(|| {
+            invalid(
+                "no result has this id, or it is older than an hour; call the tool again".into(),
+            )
+        })?;
+        let text = &result.text;
+        let (piece, note) = match arguments.get("search").and_then(Value::as_str) {
+            Some(search) if !search.trim().is_empty() => find(text, search),
+            _ => {
+                let offset = match arguments.get("offset") {
+                    None | Some(Value::Null) => 0,
+                    Some(offset) => whole_number(offset).ok_or_else(|| {
+                        invalid("`offset` must be a whole number of bytes".to_owned())
+                    })?,
+                };
+                if offset >= text.len() {
+                    let length = text.len();
+                    return Err(invalid(format!("`offset` must be less than {length}")));
+                }
+                let start = text.floor_char_boundary(offset);
+                let end = end_of_piece(text, start, max_tokens);
+                let next = match end < text.len() {
+                    true => format!("the next offset is {end}"),
+                    false => "this is the end".to_owned(),
+                };
+                let note = format!("[bytes {start} to {end} of {}; {next}]", text.len());
+                (text[start..end].to_owned(), note)
+            }
+        };
+        let parts = vec![ContentBlock::text(piece), ContentBlock::text(note)];
+        let mut answer = CallToolResult::success(parts);
+        results::scan(&mut answer, result.scan, &result.upstream)?;
+        Ok(answer)
+    }
+}
+
+/// Returns the definition of [`READ_RESULT`].
+pub(crate) fn definition() -> Value {
+    json!({
+        "name": READ_RESULT,
+        "title": "Read a large result",
+        "description": "Reads more of a result that was cut. The end of such a result has its id.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "description": "The id of the result"},
+                "offset": {
+                    "type": "integer", "minimum": 0, "default": 0,
+                    "description": "The byte at which to begin"
+                },
+                "search": {
+                    "type": "string",
+                    "description": "A text to look for, instead of an offset"
+                }
+            },
+            "required": ["id"],
+            "additionalProperties": false
+        },
+        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false}
+    })
+}
+
+fn whole_number(value: &Value) -> Option<usize> {
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok()?,
+        value => value.as_u64()?,
+    };
+    usize::try_from(number).ok()
+}
+
+/// Counts the tokens of a text, and estimates those of a very large one.
+fn count(text: &str) -> usize {
+    if text.len() > MAX_COUNTED_BYTES {
+        return text.len() / BYTES_PER_TOKEN;
+    }
+    Tokenizer::O200k.count(text)
+}
+
+/// Cuts a text, and describes the cut: rows of a JSON list, or else everything between its beginning
+/// and its end.
+fn cut_text(text: &str, tokens: usize, max_tokens: usize) -> (String, String) {
+    if let Ok(mut value) = serde_json::from_str::<Value>(text)
+        && let Some(Rows { kept, total }) = keep_rows(&mut value, max_tokens)
+    {
+        return (
+            value.to_string(),
+            format!("{kept} of {total} rows are shown"),
+        );
+    }
+    let bytes_per_token = text.len() as f64 / tokens.max(1) as f64;
+    let bytes = |tokens: f64| (tokens * bytes_per_token) as usize;
+    let head = line_start(text, bytes(max_tokens as f64 * HEAD_SHARE));
+    let tail_bytes = bytes(max_tokens as f64 * (1.0 - HEAD_SHARE));
+    let tail = text.ceil_char_boundary(text.len().saturating_sub(tail_bytes).max(head));
+    let left_out = tail - head;
+    let cut = format!(
+        "{}\n[… {left_out} bytes left out, from byte {head} …]\n{}",
+        &text[..head],
+        &text[tail..]
+    );
+    (
+        cut,
+        format!("{left_out} of {} bytes are left out", text.len()),
+    )
+}
+
+/// Returns the last line start near a position, or the position itself.
+fn line_start(text: &str, position: usize) -> usize {
+    let position = text.floor_char_boundary(position.min(text.len()));
+    match text[..position].rfind('\n') {
+        Some(end) if position - end <= MAX_LINE_DISTANCE => end + 1,
+        _ => position,
+    }
+}
+
+/// The rows of a list that are kept.
+struct Rows {
+    kept: usize,
+    total: usize,
+}
+
+/// Keeps the first rows of the largest list of a value, as many as fit. Returns `None`, and leaves
+/// the value as it is, if it has no such list, or if it does not fit even without rows.
+fn keep_rows(value: &mut Value, max_tokens: usize) -> Option<Rows> {
+    let pointer = largest_list(value)?;
+    let rows = std::mem::take(value.pointer_mut(&pointer)?.as_array_mut()?);
+    let total = rows.len();
+    let rest = count(&value.to_string());
+    let mut kept = 0;
+    let mut used = rest;
+    for row in &rows {
+        used += count(&row.to_string()) + 1;
+        if used > max_tokens {
+            break;
+        }
+        kept += 1;
+    }
+    let fits = rest <= max_tokens && kept > 0 && kept < total;
+    let list = value.pointer_mut(&pointer)?.as_array_mut()?;
+    list.extend(rows.into_iter().take(if fits { kept } else { total }));
+    fits.then_some(Rows { kept, total })
+}
+
+/// Returns the JSON pointer to the list of a value that takes the most bytes, down to three levels.
+fn largest_list(value: &Value) -> Option<String> {
+    fn visit(value: &Value, pointer: &str, depth: usize, largest: &mut Option<(usize, String)>) {
+        match value {
+            Value::Array(rows) if rows.len() > 1 => {
+                let bytes = value.to_string().len();
+                if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                    *largest = Some((bytes, pointer.to_owned()));
+                }
+            }
+            Value::Object(members) if depth > 0 => {
+                for (key, member) in members {
+                    let key = key.replace('~', "~0").replace('/', "~1");
+                    visit(member, &format!("{pointer}/{key}"), depth - 1, largest);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut largest = None;
+    visit(value, "", 3, &mut largest);
+    largest.map(|(_, pointer)| pointer)
+}
+
+/// Returns `true` if a value with fewer items in a list still fits a schema.
+fn allows_fewer_items(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().all(|(key, value)| {
+            !matches!(
+                key.as_str(),
+                "minItems" | "contains" | "minContains" | "const"
+            ) && allows_fewer_items(value)
+        }),
+        Value::Array(items) => items.iter().all(allows_fewer_items),
+        _ => true,
+    }
+}
+
+/// Returns the end of the piece that begins at `start`.
+fn end_of_piece(text: &str, start: usize, max_tokens: usize) -> usize {
+    // A token has at least one byte and seldom more than eight.
+    let mut end = text.floor_char_boundary(start.saturating_add(max_tokens * 8));
+    loop {
+        let tokens = count(&text[start..end]);
+        if tokens <= max_tokens {
+            break;
+        }
+        let bytes = (end - start) * max_tokens / tokens;
+        end = text.floor_char_boundary(start + bytes * 9 / 10);
+    }
+    if end < text.len() {
+        let line = line_start(text, end);
+        if line > start {
+            end = line;
+        }
+    }
+    // Each piece makes progress.
+    end.max(text.ceil_char_boundary(start + 1))
+}
+
+/// Finds a text, and returns its matches with what is around them.
+fn find(text: &str, search: &str) -> (String, String) {
+    let search = search.to_lowercase();
+    let folded = text.to_lowercase();
+    // Positions in the folded text are valid only if folding keeps the length of each character.
+    let (searched, search) = if folded.len() == text.len() {
+        (folded.as_str(), search.as_str())
+    } else {
+        (text, search.as_str())
+    };
+    let mut matches = String::new();
+    let mut count = 0;
+    let mut at = 0;
+    while let Some(found) = searched.get(at..).and_then(|rest| rest.find(search)) {
+        let position = at + found;
+        count += 1;
+        if count <= MAX_MATCHES {
+            let start = text.floor_char_boundary(position.saturating_sub(MATCH_CONTEXT));
+            let end =
+                text.ceil_char_boundary((position + search.len() + MATCH_CONTEXT).min(text.len()));
+            matches.push_str(&format!("[byte {position}] …{}…\n", &text[start..end]));
+        }
+        at = position + search.len();
+    }
+    let note = match count {
+        0 => "[nothing was found]".to_owned(),
+        count if count > MAX_MATCHES => format!("[the first {MAX_MATCHES} of {count} matches]"),
+        count => format!("[{count} matches]"),
+    };
+    (matches, note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str) -> Owner {
+        Owner(name.into())
+    }
+
+    fn shorten(
+        results: &LargeResults,
+        result: &mut CallToolResult,
+        max_tokens: usize,
+        output_schema: Option<&Value>,
+    ) -> bool {
+        let origin = ResultOrigin {
+            owner: &owner("a"),
+            upstream: "the server \"up\"",
+            scan: Scan::Off,
+            output_schema,
+        };
+        results.shorten(result, max_tokens, &origin)
+    }
+
+    fn texts(result: &CallToolResult) -> Vec<String> {
+        let mut texts = Vec::new();
+        for part in &result.content {
+            if let ContentBlock::Text(text) = part {
+                texts.push(text.text.clone());
+            }
+        }
+        texts
+    }
+
+    fn id(result: &CallToolResult) -> String {
+        let texts = texts(result);
+        let note = texts.last().expect("a note");
+        let (_, id) = note.split_once("\"id\": \"").expect("an id");
+        id.split('"').next().expect("an id").to_owned()
+    }
+
+    fn arguments(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn small_result_stays_as_it_is() {
+        let results = LargeResults::default();
+        let mut result = CallToolResult::success(vec![ContentBlock::text("short")]);
+        result.structured_content = Some(json!({"a": [1, 2]}));
+        let before = result.clone();
+        assert!(!shorten(&results, &mut result, 100, None));
+        assert_eq!(result, before);
+    }
+
+    #[test]
+    fn long_text_keeps_beginning_and_end_and_is_read_in_pieces() {
+        let results = LargeResults::default();
+        let lines: Vec<String> = (0..5_000)
+            .map(|line| format!("line {line} of the log"))
+            .collect();
+        let text = lines.join("\n");
+        let mut result = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
+        assert!(shorten(&results, &mut result, 500, None));
+        let shown = &texts(&result)[0];
+        assert!(
+            shown.starts_with("line 0 of the log\n") && shown.ends_with("line 4999 of the log")
+        );
+        assert!(count(shown) < 600, "{}", count(shown));
+        let id = id(&result);
+        let mut read = String::new();
+        let mut offset = 0;
+        loop {
+            let piece = results
+                .read(
+                    &owner("a"),
+                    &arguments(json!({"id": id, "offset": offset})),
+                    900,
+                )
+                .expect("it is kept");
+            let texts = texts(&piece);
+            assert!(count(&texts[0]) <= 900);
+            read.push_str(&texts[0]);
+            match texts[1].split_once("next offset is ") {
+                Some((_, next)) => offset = next.trim_end_matches(']').parse().expect("a number"),
+                None => break,
+            }
+        }
+        assert_eq!(read, text);
+        let found = results
+            .read(
+                &owner("a"),
+                &arguments(json!({"id": id, "search": "LINE 4321 OF"})),
+                900,
+            )
+            .expect("it is kept");
+        assert!(texts(&found)[0].contains("line 4321 of the log"));
+        assert_eq!(results.text(&owner("a"), &id), Some(text));
+        // Another caller does not get it.
+        assert_eq!(results.text(&owner("b"), &id), None);
+        results
+            .read(&owner("b"), &arguments(json!({"id": id})), 900)
+            .expect_err("it belongs to another caller");
+    }
+
+    #[test]
+    fn json_lists_lose_rows_and_stay_json() {
+        let rows: Vec<Value> = (0..2_000)
+            .map(|row| json!({"id": row, "name": "x"}))
+            .collect();
+        for (value, pointer) in [
+            (json!(rows), ""),
+            (json!({"total": 2_000, "items": rows}), "/items"),
+            (json!({"data": {"rows": rows}}), "/data/rows"),
+        ] {
+            let results = LargeResults::default();
+            let mut result = CallToolResult::success(vec![ContentBlock::text(value.to_string())]);
+            result.structured_content = Some(value.clone()).filter(Value::is_object);
+            assert!(shorten(&results, &mut result, 1_000, None));
+            let shown: Value = serde_json::from_str(&texts(&result)[0]).expect("JSON");
+            let kept = shown
+                .pointer(pointer)
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len);
+            assert!((10..500).contains(&kept), "{kept}");
+            assert!(texts(&result)[1].contains("of 2000 rows are shown"));
+            if let Some(structured) = &result.structured_content {
+                assert!(count(&structured.to_string()) <= 1_000);
+            }
+        }
+    }
+
+    #[test]
+    fn structured_content_never_contradicts_the_schema() {
+        let rows: Vec<u32> = (0..5_000).collect();
+        let value = json!({"rows": rows});
+        let list = json!({"type": "object", "required": ["rows"],
+            "properties": {"rows": {"type": "array", "items": {"type": "integer"}}}});
+        let fixed = json!({"type": "object", "required": ["rows"],
+            "properties": {"rows": {"type": "array", "minItems": 5_000}}});
+        for (schema, is_cut) in [(&list, true), (&fixed, false)] {
+            let results = LargeResults::default();
+            let mut result = CallToolResult::success(vec![ContentBlock::text("5,000 rows")]);
+            result.structured_content = Some(value.clone());
+            assert!(shorten(&results, &mut result, 1_000, Some(schema)));
+            let structured = result
+                .structured_content
+                .as_ref()
+                .expect("the schema requires it");
+            let kept = structured["rows"].as_array().map_or(0, Vec::len);
+            assert_eq!(kept < 5_000, is_cut, "{kept}");
+            let complete = results.text(&owner("a"), &id(&result)).expect("it is kept");
+            assert!(complete.contains("4999"));
+        }
+        // Without a list and a schema, the text is left.
+        let results = LargeResults::default();
+        let mut result = CallToolResult::success(Vec::new());
+        result.structured_content = Some(json!({"text": "word ".repeat(5_000)}));
+        assert!(shorten(&results, &mut result, 1_000, None));
+        assert_eq!(result.structured_content, None);
+    }
+
+    #[test]
+    fn kept_results_are_bounded() {
+        let results = LargeResults::default();
+        let text = "x ".repeat(MAX_TOTAL_BYTES / 16);
+        for _ in 0..20 {
+            let mut result = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
+            assert!(shorten(&results, &mut result, 100, None));
+        }
+        let kept = lock(&results.0);
+        let total: usize = kept.iter().map(|result| result.text.len()).sum();
+        assert!(total <= MAX_TOTAL_BYTES && !kept.is_empty(), "{total}");
+    }
+}
