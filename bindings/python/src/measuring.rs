@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use picktools::PickOptions;
+use picktools::access::IneligibleReason;
+use picktools::names::NameTable;
 use picktools::options::PickError;
 use picktools_eval as eval;
-use picktools_eval::{Measure, Qrels, Run, RunEntry};
+use picktools_eval::{IneligibleJudgments, Measure, Qrels, Run, RunEntry};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -25,12 +28,16 @@ struct Scores<'a> {
     no_answer: usize,
     /// The number of queries without a pick.
     unanswered: usize,
+    /// The relevant tools that the access policy excludes, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ineligible: Option<IneligibleJudgments>,
 }
 
 /// Ranks the tools for each query, and scores the rankings.
 ///
 /// `queries` maps ids to requests. `qrels` maps these ids to the grades of tools, 1 or more for a
-/// tool that answers the query. Returns the means and the scores of each query.
+/// tool that answers the query. Returns the means and the scores of each query. Without `access`,
+/// unsafe tools are ranked, too. `ineligible` counts the relevant tools that the policy excludes.
 #[pyfunction]
 #[pyo3(signature = (engine, queries, qrels, *, measures = None, access = None, **options))]
 pub(crate) fn evaluate<'py>(
@@ -76,7 +83,17 @@ pub(crate) fn evaluate<'py>(
             judgments.insert(query, tool, *grade);
         }
     }
+    let has_threshold = options
+        .map(|options| options.contains("min_score"))
+        .transpose()?
+        .unwrap_or_default();
     let mut options = pick_options(py, None, access, options)?;
+    if access.is_none() {
+        options.access.allow_unsafe = true;
+    }
+    if !has_threshold {
+        options.min_score = 0.0;
+    }
     let deepest = measures
         .iter()
         .map(|measure| measure.cutoff())
@@ -102,6 +119,8 @@ pub(crate) fn evaluate<'py>(
         Ok::<_, PickError>(run)
     });
     let run = run.map_err(|error| errors::pick(py, &error))?;
+    let ineligible = ineligible_judgments(engine, &options, &judgments)
+        .map_err(|error| errors::pick(py, &error))?;
     let scores = eval::evaluate(&run, &judgments, &measures);
     let scores_by_measure = |row: &[f64]| {
         scores
@@ -123,6 +142,26 @@ pub(crate) fn evaluate<'py>(
             .collect(),
         no_answer: scores.no_answer(),
         unanswered: scores.unanswered(),
+        ineligible,
     };
     convert::to_python(py, &answer)
+}
+
+/// Counts the relevant tools that the policy excludes.
+fn ineligible_judgments(
+    engine: &Engine,
+    options: &PickOptions,
+    judgments: &Qrels,
+) -> Result<Option<IneligibleJudgments>, PickError> {
+    let catalog = engine.inner.catalog();
+    let names = NameTable::new(catalog);
+    let eligibility = options.access.decide(catalog, &names)?;
+    let reasons = |id: &str| {
+        let Some(tool) = catalog.find(id) else {
+            return Vec::new();
+        };
+        let reasons = eligibility.reasons(tool);
+        reasons.iter().map(IneligibleReason::code).collect()
+    };
+    Ok(IneligibleJudgments::new(judgments, reasons))
 }

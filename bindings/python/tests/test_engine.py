@@ -172,6 +172,22 @@ def test_evaluate_scores_a_ranking(engine: picktools.Engine) -> None:
     assert scores["per_query"] == {"a": {"Success@1": 1.0}, "b": {"Success@1": 0.0}}
 
 
+def test_evaluate_ranks_unsafe_tools_and_counts_ineligible_ones() -> None:
+    tools = [
+        {"name": "delete_disk", "description": "Deletes a disk", "annotations": {"destructiveHint": True}},
+        {"name": "list_disks", "description": "Lists all disks"},
+    ]
+    engine = picktools.Engine(picktools.Catalog.from_tools(tools, source="cloud"))
+    queries, qrels = {"a": "delete the old disk"}, {"a": {"cloud/delete_disk": 1}}
+    scores = picktools.evaluate(engine, queries, qrels, measures=["Success@1"])
+    assert scores["mean"] == {"Success@1": 1.0}
+    assert "ineligible" not in scores
+    scores = picktools.evaluate(engine, queries, qrels, measures=["Success@1"], access={})
+    assert scores["mean"] == {"Success@1": 0.0}
+    assert scores["ineligible"]["counts"] == {"unsafe": 1}
+    assert scores["ineligible"]["unreachable_queries"] == 1
+
+
 def test_notebook_table_is_escaped() -> None:
     tool = {"name": "x<script>", "id": "x<script>", "description": "Plays <b>music</b>", "parameters": {}}
     table = picktools.Engine(picktools.Catalog.from_tools([tool])).pick("play music")._repr_html_()

@@ -30,8 +30,6 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_COUNTED_BYTES: usize = 1 << 20;
 /// The bytes of a token in an estimate.
 const BYTES_PER_TOKEN: usize = 4;
-/// The share of the beginning in a text that is cut.
-const HEAD_SHARE: f64 = 0.75;
 /// The largest distance to a line end at which a text is cut there.
 const MAX_LINE_DISTANCE: usize = 400;
 /// The most matches of a search in a result, and the bytes around each.
@@ -298,10 +296,10 @@ fn cut_text(text: &str, tokens: usize, max_tokens: usize) -> (String, String) {
             format!("{kept} of {total} rows are shown"),
         );
     }
-    let bytes_per_token = text.len() as f64 / tokens.max(1) as f64;
-    let bytes = |tokens: f64| (tokens * bytes_per_token) as usize;
-    let head = line_start(text, bytes(max_tokens as f64 * HEAD_SHARE));
-    let tail_bytes = bytes(max_tokens as f64 * (1.0 - HEAD_SHARE));
+    // Three quarters are for the beginning.
+    let room = text.len() / tokens.max(1) * max_tokens;
+    let head = line_start(text, room / 4 * 3);
+    let tail_bytes = room / 4;
     let tail = text.ceil_char_boundary(text.len().saturating_sub(tail_bytes).max(head));
     let left_out = tail - head;
     let cut = format!(
