@@ -22,6 +22,8 @@ mod validating;
 mod checking;
 // The state of configured servers.
 mod doctor;
+// A newcomer's first hour, with servers in every state.
+mod newcomer;
 // Names and aliases.
 mod naming;
 // Definitions in providers' formats.

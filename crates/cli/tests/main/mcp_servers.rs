@@ -411,7 +411,7 @@ pub(crate) fn installed(path: &str) -> String {
     path.display().to_string()
 }
 
-fn npm(server: &str) -> String {
+pub(crate) fn npm(server: &str) -> String {
     installed(&format!(
         "npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"
     ))

@@ -94,8 +94,13 @@ impl Place {
 
     /// Starts a gateway with another configuration of servers in the folder.
     pub(crate) fn client_with(&self, config: &str) -> Client {
+        self.client_of(&self.path(config).display().to_string())
+    }
+
+    /// Starts a gateway with the configuration of servers at a path.
+    pub(crate) fn client_of(&self, config: &str) -> Client {
         let mut arguments = self.arguments();
-        arguments[1] = self.path(config).display().to_string();
+        config.clone_into(&mut arguments[1]);
         begin(self.start(&arguments), &json!({}))
     }
 
