@@ -1,4 +1,4 @@
-//! The texts that a request is searched for by, and what they mean in a conversation.
+//! The query texts with which tools are searched, for a request alone or in a conversation.
 
 use std::ops::Range;
 
@@ -8,21 +8,26 @@ use super::{Author, MAX_CONTEXT_BYTES, Message, is_blank, sentence_ranges};
 use crate::function_words::has_content_word;
 use crate::reading::{TurnKind, request_text, scope, turn_kind};
 
-/// The longest end of an assistant's message that is read, in bytes of UTF-8.
+/// The number of bytes that are read of the end of the assistant's messages since the user's turn
+/// before, joined.
 const MAX_ANSWER_BYTES: usize = 1024;
-/// The number of bytes from which a turn has content of its own.
+/// The smallest length, in bytes, of a turn with content of its own. The turn must also ask for
+/// something.
 const MIN_CONTENT_BYTES: usize = 20;
-/// The smallest length, in bytes, of a request that is searched for without the text beside it.
+/// The smallest length, in bytes, of a part of a text that is used without the rest.
 const MIN_REQUEST_BYTES: usize = 12;
 
-/// The texts that a request is searched for by.
+/// The query texts of a request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SearchTexts {
-    /// The request, if it is not the complete text.
+    /// The text to search with, if it is not the complete text of the turn. For an answer or a
+    /// continuation, it includes the context. For an idle turn, it is that of the turn before.
     pub(super) request: Option<String>,
-    /// The request and its context, joined; empty if the request is searched for alone.
+    /// The context and the request, joined, as a second text to search with. Empty if there is no
+    /// context, or if `request` includes it.
     pub(super) conversation: String,
-    /// The user's part of the request, if the request also has text of the assistant.
+    /// The part of `request` that the user wrote. Set for answers and continuations, in which
+    /// `request` may also have text of the assistant.
     pub(super) from_user: Option<String>,
     /// The log-odds that the request asks for something that a tool could do.
     pub(super) scope: Option<Finite>,
@@ -51,7 +56,7 @@ impl SearchTexts {
         }
     }
 
-    /// Reads a request in the context of earlier messages of the user.
+    /// Adds the context of earlier turns, as a second text to search with.
     pub(super) fn in_context(mut self, context: &str, text: &str) -> Self {
         self.conversation = format!("{context}\n{}", self.request.as_deref().unwrap_or(text));
         self
@@ -59,12 +64,13 @@ impl SearchTexts {
 }
 
 impl SearchTexts {
-    /// Reads the last turn of a conversation, which has an earlier message.
+    /// Reads the last turn of a conversation, after the `earlier` messages.
     pub(super) fn of_conversation(earlier: &[Message], text: &str) -> Self {
         Self::of_request(text).after(earlier, text)
     }
 
-    /// Reads a turn after earlier messages; `self` is the turn read as a request of its own.
+    /// Reads a turn after earlier messages, if there are any. `self` is the turn read as a request
+    /// of its own.
     fn after(self, earlier: &[Message], text: &str) -> Self {
         let before = earlier
             .iter()
@@ -136,7 +142,7 @@ impl SearchTexts {
         self.scope().is_none_or(|scope| scope >= 0.0)
     }
 
-    /// Makes the texts of a request that is searched for by `request`.
+    /// Makes search texts with the single query text `request`.
     fn searched(request: String) -> Self {
         Self {
             request: Some(request),
@@ -149,7 +155,7 @@ impl SearchTexts {
     }
 }
 
-/// The user's turn before the last one.
+/// The user's turn before the one that is read.
 struct PreviousTurn<'t> {
     /// The turn, read as a request of its own.
     own: SearchTexts,
@@ -168,7 +174,8 @@ impl PreviousTurn<'_> {
         }
     }
 
-    /// Returns the content of the turn. A turn without content of its own takes that of earlier turns.
+    /// Returns the content of the turn. A turn without content of its own takes that of earlier
+    /// turns.
     fn content(self) -> Content {
         let text = self.text;
         let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
@@ -201,7 +208,7 @@ fn end(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
-/// Returns the end of the assistant's messages.
+/// Returns the end of the assistant's messages, joined.
 fn end_of_answers(answers: &[Message]) -> String {
     let texts: Vec<&str> = answers
         .iter()

@@ -34,7 +34,7 @@ pub(super) struct AccessArgs {
     /// Allow unsafe tools.
     ///
     /// A tool is unsafe if it is marked `safe: false` or `destructiveHint: true`. By default,
-    /// unsafe tools are neither picked nor called.
+    /// unsafe tools are neither picked nor called. The gateway has a setting of its own for them.
     #[arg(long)]
     allow_unsafe: bool,
     /// Role of the caller; may be repeated.
@@ -43,13 +43,13 @@ pub(super) struct AccessArgs {
     /// Execution mode of the agent, such as read-only.
     ///
     /// Tools that are limited to other modes are neither picked nor called. In the mode read-only,
-    /// neither are tools that are marked as unsafe or as changing something. Tools without such a
-    /// mark are picked. Their calls need a confirmation, unless a trusted source marks them as
-    /// read-only. `call` and `run` ask for it, or take --yes. `validate` reports the calls as
-    /// waiting for approval.
+    /// tools that are marked as unsafe or as changing something are not picked or called either.
+    /// Tools without such a mark are picked. Calls of such a tool need a confirmation, unless a
+    /// trusted source marks the tool as read-only. `call` and `run` ask for it, or take --yes.
+    /// `validate` reports the calls as waiting for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
-    /// Allow only tools with this capability; may be repeated.
+    /// Allow only tools with this capability; if repeated, with all of them.
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
     /// Highest cost of one call, in the unit of `cost` in the catalog.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use picktools::CatalogOptions;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::init::{self, InstalledConfig};
-use crate::live::{self, LiveArgs};
+use crate::live;
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output, reading};
@@ -33,20 +33,22 @@ Examples:
   picktools doctor
   picktools doctor --config .mcp.json --json";
 
-/// Check all configured MCP servers, and print the state of each.
+/// Check configured MCP servers, and print the state of each.
 ///
 /// The command starts or contacts each server and lists its tools. Without --config, --url or a
-/// command, it checks the servers of your clients, as `picktools init` finds them, and the servers
-/// behind the gateway. Servers of a project's file are only checked with --config.
+/// command, it checks the servers of your clients, as `picktools init` finds them, and those behind
+/// their gateways. The servers of a project's file are only checked with --config.
 ///
-/// The exit code is 0 if all servers can be used and nothing is quarantined, and else 1.
+/// The exit code is 0 if all servers can be used and no definition waits for approval, and else 1.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct DoctorCommand {
     #[command(flatten)]
     servers: ServerArgs,
-    #[command(flatten)]
-    live: LiveArgs,
+    /// Timeout in milliseconds for each MCP server to connect and list its tools.
+    #[arg(long, value_name = "MS", default_value_t = 30_000,
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CATALOG)]
+    server_timeout_ms: u64,
     /// Folder whose subfolder `gateway` holds the approvals.
     ///
     /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
@@ -127,6 +129,9 @@ struct ServerReport {
     ms: Option<u128>,
     /// The quarantined tools, with the reasons.
     quarantined: BTreeMap<String, String>,
+    /// `true` if a quarantined tool waits for a decision; others were refused.
+    #[serde(skip)]
+    is_waiting: bool,
     /// The errors that `picktools check` finds.
     findings: Vec<String>,
     /// The members of the entry that have no effect.
@@ -144,13 +149,14 @@ impl ServerReport {
             tokens: 0,
             ms: None,
             quarantined: BTreeMap::new(),
+            is_waiting: false,
             findings: Vec::new(),
             warnings: Vec::new(),
         }
     }
 
     fn needs_attention(&self) -> bool {
-        self.state.is_problem() || !self.quarantined.is_empty()
+        self.state.is_problem() || self.is_waiting
     }
 }
 
@@ -169,6 +175,13 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 impl DoctorCommand {
+    fn limits(&self) -> Limits {
+        Limits {
+            time: Duration::from_millis(self.server_timeout_ms),
+            ..Limits::default()
+        }
+    }
+
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
         let (pins, _) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
@@ -176,7 +189,7 @@ impl DoctorCommand {
         if self.servers.are_named() {
             for (file, configuration) in self.servers.each_configuration()? {
                 let mut report = ConfigurationReport::new(file.as_deref());
-                report.servers = check(&configuration, &pins, &self.live.limits())?;
+                report.servers = check(&configuration, &pins, &self.limits())?;
                 reports.push(report);
             }
         } else {
@@ -230,7 +243,7 @@ impl DoctorCommand {
             ));
             return Ok(Some(report));
         }
-        report.servers = check(&configuration, pins, &self.live.limits())?;
+        report.servers = check(&configuration, pins, &self.limits())?;
         Ok(Some(report))
     }
 
@@ -293,7 +306,7 @@ impl ServerReport {
     fn print_details(&self) -> anyhow::Result<()> {
         let quarantined = self.quarantined.iter().map(|(tool, reason)| {
             let tool = marked(tool, MAX_NAME_CHARS);
-            format!("    quarantined: {tool} ({reason}); review it with `picktools approve`")
+            format!("    quarantined: {tool} ({reason}); decide with `picktools approve`")
         });
         let findings = self.findings.iter();
         let findings = findings.map(|finding| format!("    check: {finding}"));
@@ -354,6 +367,7 @@ fn check(
             if definition.denied {
                 reason.push_str(", refused");
             }
+            report.is_waiting |= !definition.denied;
             report.quarantined.insert(tool, reason);
         }
         reports.push(report);

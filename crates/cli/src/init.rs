@@ -30,9 +30,10 @@ Examples:
 
 /// Put picktools in front of the MCP servers of your clients.
 ///
-/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI, Copilot CLI,
-/// Cline and Roo Code. Their files are shown first, and changed after a confirmation. A backup is
-/// written first. Servers that were added later move, too. Then each server is tried.
+/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI, Copilot
+/// CLI, Cline and Roo Code. The changes to their files are shown, and made after a confirmation.
+/// Each file is backed up before it is changed. Then each server is tried. Run `init` again to move
+/// servers that were added to a client's file since the last run.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct InitCommand {
@@ -59,7 +60,10 @@ pub(super) struct InitCommand {
     /// Do not try the servers afterwards.
     #[arg(long)]
     no_check: bool,
-    /// Print JSON, and ask nothing.
+    /// Print JSON. Nothing is asked, so no server is moved without --yes.
+    ///
+    /// --undo needs no --yes. --uninstall puts the servers back, but removes the data only with
+    /// --yes.
     #[arg(long)]
     json: bool,
 }

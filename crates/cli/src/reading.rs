@@ -45,10 +45,11 @@ pub(super) struct ReadingArgs {
     aliases: Option<PathBuf>,
     /// On a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
-    /// A name conflict is a name or alias that two tools claim. The default is strict. If the
-    /// catalog has MCP servers, it is warn, because one server must not take down the others. With
-    /// warn, the first tool keeps the name or alias; tools of untrusted sources come last. The
-    /// other tool or alias is left out.
+    /// A name conflict is a name that two tools of a source share, or an alias that another tool
+    /// claims. Tools of several sources may share a name. The default is strict. If the catalog has
+    /// MCP servers, it is warn, because one server must not take down the others. With warn, the
+    /// first tool keeps the name or alias; tools of untrusted sources come last. The other tool or
+    /// alias is left out.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
     /// Refuse a catalog with an entry that is not a valid tool.
@@ -65,7 +66,7 @@ pub(super) struct ReadingArgs {
     untrusted_sources: Vec<String>,
     /// Accept aliases that untrusted sources claim, except well-known names.
     ///
-    /// These are the names of `--aliases ecosystem`.
+    /// The well-known names are those of `--aliases ecosystem`.
     #[arg(long)]
     allow_claimed_aliases: bool,
     #[command(flatten)]

@@ -33,7 +33,8 @@ Examples:
 /// Validate a model's tool calls against the catalog.
 ///
 /// Names are resolved, arguments are repaired if their meaning is certain, and access is checked.
-/// Nothing runs. There is one result per call. The exit code is 1 if a call is refused.
+/// No tool is called, but MCP servers in the catalog may be started or contacted to list their
+/// tools. One verdict per call is printed. The exit code is 1 if a call is refused.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ValidateCommand {
@@ -46,10 +47,11 @@ pub(super) struct ValidateCommand {
     /// stream.
     #[arg(long, value_name = "FILE|-", help_heading = heading::CALLS)]
     calls: PathBuf,
-    /// Provider for which the definitions were translated.
+    /// Provider in whose format the model received the tool definitions.
     ///
-    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp. Pass --strict, --deferred
-    /// and --names as in the translation.
+    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp. Give --strict,
+    /// --deferred, --names and --name-map the same values as when these definitions were made, for
+    /// example by `picktools translate`.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
@@ -70,10 +72,10 @@ pub(super) struct ValidateCommand {
     repair_llm: bool,
     #[command(flatten)]
     llm: LlmArgs,
-    /// Print the error results of refused calls in the provider's format.
+    /// Print the error messages for refused calls in the provider's format.
     ///
-    /// These are the messages or items for the next API request to --provider. They replace the
-    /// list of calls. With --json, both are printed.
+    /// These are messages or items to send back to the model in the next API request to --provider.
+    /// They are printed instead of the verdicts. With --json, both are printed.
     #[arg(long, requires = "provider", help_heading = heading::OUTPUT)]
     results: bool,
     /// Print JSON.

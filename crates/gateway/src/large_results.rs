@@ -52,7 +52,7 @@ struct LargeResult {
     stored: Instant,
 }
 
-/// The server of a result.
+/// The caller and the server of a result.
 pub(crate) struct ResultOrigin<'a> {
     pub(crate) owner: &'a Owner,
     pub(crate) upstream: &'a str,
@@ -62,95 +62,64 @@ pub(crate) struct ResultOrigin<'a> {
 }
 
 impl LargeResults {
-    /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns `true` if it was
-    /// cut.
+    /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns `false` if nothing
+    /// was cut.
     pub(crate) fn shorten(
         &self,
         result: &mut CallToolResult,
         max_tokens: usize,
         origin: &ResultOrigin<'_>,
     ) -> bool {
-        let mut parts: Vec<&mut String> = Vec::new();
-        let structured = result.structured_content.take();
-        for part in &mut result.content {
-            match part {
-                ContentBlock::Text(text) => parts.push(&mut text.text),
-                ContentBlock::Resource(resource) => {
-                    if let ResourceContents::TextResourceContents { text, .. } =
-                        &mut resource.resource
-                    {
-                        parts.push(text);
-                    }
-                }
-                _ => {}
-            }
-        }
+        let mut parts = text_parts(result);
         let tokens = parts.iter().map(|text| count(text)).sum::<usize>();
-        let structured_text = structured.as_ref().map(Value::to_string);
-        let structured_tokens = structured_text.as_deref().map_or(0, count);
-        if tokens <= max_tokens && structured_tokens <= max_tokens {
-            result.structured_content = structured;
-            return false;
-        }
         let mut complete = String::new();
-        for text in &parts {
+        let mut notes = Vec::new();
+        // The first byte of the complete text that is left out.
+        let mut first_gap = None;
+        let (mut room, mut parts_left) = (max_tokens, parts.len());
+        for text in &mut parts {
             if !complete.is_empty() {
                 complete.push('\n');
             }
+            let start = complete.len();
             complete.push_str(text);
-        }
-        // Servers repeat structured content as text.
-        if let Some(text) = structured_text.filter(|_| tokens < structured_tokens / 2) {
-            complete.push('\n');
-            complete.push_str(&text);
-        }
-        let total = complete.len();
-        let id = self.keep(complete, origin);
-        let mut notes = Vec::new();
-        let mut room = max_tokens;
-        let mut parts_left = parts.len();
-        for text in parts {
+            if tokens <= max_tokens {
+                continue;
+            }
             let share = room / parts_left.max(1);
             let part_tokens = count(text);
             if part_tokens > share {
-                let (cut, note) = cut_text(text, part_tokens, share);
-                *text = cut;
-                notes.push(note);
-                room -= share;
-            } else {
-                room -= part_tokens;
+                let cut = CutText::new(text, part_tokens, share, start);
+                **text = cut.text;
+                notes.push(cut.note);
+                first_gap.get_or_insert(cut.gap);
             }
+            room -= part_tokens.min(share);
             parts_left -= 1;
         }
-        result.structured_content = structured.and_then(|structured| {
-            if structured_tokens <= max_tokens {
-                return Some(structured);
+        if let Some(structured) = result.structured_content.take() {
+            let text = structured.to_string();
+            let (kept, note) = cut_structured(structured, &text, max_tokens, origin.output_schema);
+            // Most servers have the same content as text. Otherwise it is kept here, too.
+            if note.is_some() && tokens < count(&text) / 2 {
+                complete.push('\n');
+                first_gap.get_or_insert(complete.len());
+                complete.push_str(&text);
             }
-            match origin.output_schema {
-                // A client refuses a result without what the schema requires.
-                Some(schema) if !allows_fewer_items(schema) => Some(structured),
-                schema => {
-                    let mut cut = structured.clone();
-                    let fits = keep_rows(&mut cut, max_tokens).is_some();
-                    if fits {
-                        notes.push("structured content with fewer rows".to_owned());
-                        return Some(cut);
-                    }
-                    if schema.is_some() {
-                        return Some(structured);
-                    }
-                    notes.push("no structured content".to_owned());
-                    None
-                }
-            }
-        });
-        let what = notes.join("; ");
-        let text = match id {
+            result.structured_content = kept;
+            notes.extend(note);
+        }
+        if notes.is_empty() {
+            return false;
+        }
+        let (what, total) = (notes.join("; "), complete.len());
+        let offset = first_gap.unwrap_or_default();
+        let text = match self.keep(complete, origin) {
             Some(id) => format!(
-                "[This result was cut ({what}). It has {total} bytes. Read the rest with \
-                 {READ_RESULT} (through {CALL} if it is not listed): {{\"id\": \"{id}\", \"offset\": \
-                 0}}, or find a place in it with {{\"id\": \"{id}\", \"search\": \"a text\"}}. The \
-                 complete text is also the resource {RESULT_PREFIX}{id}.]"
+                "[This result was cut ({what}). It has {total} bytes. Read more with {READ_RESULT} \
+                 (through {CALL} if it is not listed): {{\"id\": \"{id}\", \"offset\": {offset}}}, or \
+                 find a place in it with {{\"id\": \"{id}\", \"search\": \"a text\"}}. The complete \
+                 text is also the resource {RESULT_PREFIX}{id}.]"
             ),
             None => format!("[This result was cut ({what}). It had {total} bytes.]"),
         };
@@ -214,7 +183,7 @@ impl LargeResults {
         })?;
         let text = &result.text;
         let (piece, note) = match arguments.get("search").and_then(Value::as_str) {
-            Some(search) if !search.trim().is_empty() => find(text, search),
+            Some(search) if !search.trim().is_empty() => find(text, search, max_tokens),
             _ => {
                 let offset = match arguments.get("offset") {
                     None | Some(Value::Null) => 0,
@@ -285,32 +254,85 @@ fn count(text: &str) -> usize {
     Tokenizer::O200k.count(text)
 }
 
-/// Cuts a text, and describes the cut: rows of a JSON list, or else everything between its beginning
-/// and its end.
-fn cut_text(text: &str, tokens: usize, max_tokens: usize) -> (String, String) {
-    if let Ok(mut value) = serde_json::from_str::<Value>(text)
-        && let Some(Rows { kept, total }) = keep_rows(&mut value, max_tokens)
-    {
-        return (
-            value.to_string(),
-            format!("{kept} of {total} rows are shown"),
-        );
+/// Returns the texts of a result.
+fn text_parts(result: &mut CallToolResult) -> Vec<&mut String> {
+    let mut parts = Vec::new();
+    for part in &mut result.content {
+        match part {
+            ContentBlock::Text(text) => parts.push(&mut text.text),
+            ContentBlock::Resource(resource) => {
+                if let ResourceContents::TextResourceContents { text, .. } = &mut resource.resource
+                {
+                    parts.push(text);
+                }
+            }
+            _ => {}
+        }
     }
-    // Three quarters are for the beginning.
-    let room = text.len() / tokens.max(1) * max_tokens;
-    let head = line_start(text, room / 4 * 3);
-    let tail_bytes = room / 4;
-    let tail = text.ceil_char_boundary(text.len().saturating_sub(tail_bytes).max(head));
-    let left_out = tail - head;
-    let cut = format!(
-        "{}\n[… {left_out} bytes left out, from byte {head} …]\n{}",
-        &text[..head],
-        &text[tail..]
-    );
-    (
-        cut,
-        format!("{left_out} of {} bytes are left out", text.len()),
-    )
+    parts
+}
+
+/// Cuts structured content of this text, and describes the cut. Content that a schema requires stays
+/// complete if it would not fit the schema any more, because a client refuses such a result.
+fn cut_structured(
+    structured: Value,
+    text: &str,
+    max_tokens: usize,
+    output_schema: Option<&Value>,
+) -> (Option<Value>, Option<String>) {
+    if count(text) <= max_tokens {
+        return (Some(structured), None);
+    }
+    if output_schema.is_none_or(may_lose_items) {
+        let mut cut = structured.clone();
+        if let Some(Rows { kept, total }) = keep_rows(&mut cut, max_tokens) {
+            let note = format!("{kept} of {total} rows of the structured content");
+            return (Some(cut), Some(note));
+        }
+    }
+    match output_schema {
+        Some(_) => (Some(structured), None),
+        None => (None, Some("no structured content".to_owned())),
+    }
+}
+
+/// A text that was cut.
+struct CutText {
+    text: String,
+    /// What is shown, or what is left out.
+    note: String,
+    /// The first byte of the complete result that is left out.
+    gap: usize,
+}
+
+impl CutText {
+    /// Cuts a text that begins at byte `start` of the complete result: to rows of a JSON list, or
+    /// else to its beginning and its end.
+    fn new(text: &str, tokens: usize, max_tokens: usize, start: usize) -> Self {
+        if let Ok(mut value) = serde_json::from_str::<Value>(text)
+            && let Some(Rows { kept, total }) = keep_rows(&mut value, max_tokens)
+        {
+            return Self {
+                text: value.to_string(),
+                note: format!("{kept} of {total} rows are shown"),
+                gap: start,
+            };
+        }
+        // Three quarters are for the beginning.
+        let room = text.len() / tokens.max(1) * max_tokens;
+        let head = line_start(text, room / 4 * 3);
+        let tail = text.ceil_char_boundary(text.len().saturating_sub(room / 4).max(head));
+        let (left_out, gap) = (tail - head, start + head);
+        Self {
+            text: format!(
+                "{}\n[… {left_out} bytes left out, from byte {gap} …]\n{}",
+                &text[..head],
+                &text[tail..]
+            ),
+            note: format!("{left_out} of {} bytes are left out", text.len()),
+            gap,
+        }
+    }
 }
 
 /// Returns the last line start near a position, or the position itself.
@@ -329,7 +351,7 @@ struct Rows {
 }
 
 /// Keeps the first rows of the largest list of a value, as many as fit. Returns `None`, and leaves
-/// the value as it is, if it has no such list, or if it does not fit even without rows.
+/// the value as it is, if it has no such list, or if none or all of the rows fit.
 fn keep_rows(value: &mut Value, max_tokens: usize) -> Option<Rows> {
     let pointer = largest_list(value)?;
     let rows = std::mem::take(value.pointer_mut(&pointer)?.as_array_mut()?);
@@ -374,16 +396,16 @@ fn largest_list(value: &Value) -> Option<String> {
     largest.map(|(_, pointer)| pointer)
 }
 
-/// Returns `true` if a value with fewer items in a list still fits a schema.
-fn allows_fewer_items(schema: &Value) -> bool {
+/// Returns `true` if a schema has no keyword with which a list may need its last items.
+fn may_lose_items(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().all(|(key, value)| {
             !matches!(
                 key.as_str(),
                 "minItems" | "contains" | "minContains" | "const"
-            ) && allows_fewer_items(value)
+            ) && may_lose_items(value)
         }),
-        Value::Array(items) => items.iter().all(allows_fewer_items),
+        Value::Array(items) => items.iter().all(may_lose_items),
         _ => true,
     }
 }
@@ -410,33 +432,33 @@ fn end_of_piece(text: &str, start: usize, max_tokens: usize) -> usize {
     end.max(text.ceil_char_boundary(start + 1))
 }
 
-/// Finds a text, and returns its matches with what is around them.
-fn find(text: &str, search: &str) -> (String, String) {
-    let search = search.to_lowercase();
+/// Finds a text, whatever its case, and returns its matches with what is around them, of at most
+/// about `max_tokens`.
+fn find(text: &str, search: &str, max_tokens: usize) -> (String, String) {
     let folded = text.to_lowercase();
-    // Positions in the folded text are valid only if folding keeps the length of each character.
-    let (searched, search) = if folded.len() == text.len() {
-        (folded.as_str(), search.as_str())
+    // The positions in a folded text hold for the text only if both are as long.
+    let (searched, needle) = if folded.len() == text.len() {
+        (folded.as_str(), search.to_lowercase())
     } else {
-        (text, search.as_str())
+        (text, search.to_owned())
     };
     let mut matches = String::new();
-    let mut count = 0;
+    let (mut found_count, mut shown) = (0, 0);
     let mut at = 0;
-    while let Some(found) = searched.get(at..).and_then(|rest| rest.find(search)) {
+    while let Some(found) = searched.get(at..).and_then(|rest| rest.find(&needle)) {
         let position = at + found;
-        count += 1;
-        if count <= MAX_MATCHES {
+        at = position + needle.len();
+        found_count += 1;
+        if shown < MAX_MATCHES && matches.len() < max_tokens * BYTES_PER_TOKEN {
+            shown += 1;
             let start = text.floor_char_boundary(position.saturating_sub(MATCH_CONTEXT));
-            let end =
-                text.ceil_char_boundary((position + search.len() + MATCH_CONTEXT).min(text.len()));
+            let end = text.ceil_char_boundary((at + MATCH_CONTEXT).min(text.len()));
             matches.push_str(&format!("[byte {position}] …{}…\n", &text[start..end]));
         }
-        at = position + search.len();
     }
-    let note = match count {
+    let note = match found_count {
         0 => "[nothing was found]".to_owned(),
-        count if count > MAX_MATCHES => format!("[the first {MAX_MATCHES} of {count} matches]"),
+        count if count > shown => format!("[the first {shown} of {count} matches]"),
         count => format!("[{count} matches]"),
     };
     (matches, note)
@@ -585,13 +607,17 @@ mod tests {
             let results = LargeResults::default();
             let mut result = CallToolResult::success(vec![ContentBlock::text("5,000 rows")]);
             result.structured_content = Some(value.clone());
-            assert!(shorten(&results, &mut result, 1_000, Some(schema)));
+            assert_eq!(shorten(&results, &mut result, 1_000, Some(schema)), is_cut);
             let structured = result
                 .structured_content
                 .as_ref()
                 .expect("the schema requires it");
             let kept = structured["rows"].as_array().map_or(0, Vec::len);
             assert_eq!(kept < 5_000, is_cut, "{kept}");
+            if !is_cut {
+                assert_eq!(result.content.len(), 1, "nothing is said to be cut");
+                continue;
+            }
             let complete = results.text(&owner("a"), &id(&result)).expect("it is kept");
             assert!(complete.contains("4999"));
         }
@@ -601,6 +627,35 @@ mod tests {
         result.structured_content = Some(json!({"text": "word ".repeat(5_000)}));
         assert!(shorten(&results, &mut result, 1_000, None));
         assert_eq!(result.structured_content, None);
+    }
+
+    #[test]
+    fn gaps_of_later_parts_are_found_in_the_complete_text() {
+        let results = LargeResults::default();
+        let text = (0..5_000)
+            .map(|line| format!("line {line}\n"))
+            .collect::<String>();
+        let parts = vec![ContentBlock::text("a short part"), ContentBlock::text(text)];
+        let mut result = CallToolResult::success(parts);
+        assert!(shorten(&results, &mut result, 500, None));
+        let shown = texts(&result);
+        assert_eq!(shown[0], "a short part");
+        let (head, rest) = shown[1].split_once("\n[… ").expect("a gap");
+        let (_, gap) = rest.split_once("from byte ").expect("a position");
+        let gap: usize = gap
+            .split(' ')
+            .next()
+            .expect("a number")
+            .parse()
+            .expect("a number");
+        assert!(
+            shown[2].contains(&format!("\"offset\": {gap}}}")),
+            "{}",
+            shown[2]
+        );
+        let complete = results.text(&owner("a"), &id(&result)).expect("it is kept");
+        let last = head.lines().last().expect("a line");
+        assert!(complete[..gap].trim_end().ends_with(last), "{last}");
     }
 
     #[test]

@@ -70,10 +70,10 @@ pub struct QuarantinedDefinition {
     pub first_seen: u64,
     /// Its digest, which an approval must state.
     pub digest: String,
-    /// The digest of the program with its arguments, or of the URL, from which it came.
+    /// The digest of the program with its arguments and folder, or of the URL, from which it came.
     #[serde(rename = "way")]
     pub endpoint_digest: String,
-    /// The definition as the upstream sent it.
+    /// The members of the definition that a model sees, or that decide about a call.
     pub definition: Value,
     /// The errors that `check` finds in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -216,12 +216,12 @@ impl ServerPins {
     }
 }
 
-/// An approved definition. It is stored completely, so that differences can be shown.
+/// An approved definition. Its pinned members are stored, so that differences can be shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pin {
     digest: String,
-    /// The digest of the program with its arguments, or of the URL, from which it came.
+    /// The digest of the program with its arguments and folder, or of the URL, from which it came.
     #[serde(rename = "way")]
     endpoint_digest: String,
     approved: u64,
@@ -471,8 +471,8 @@ impl Pins {
         self.shared.stamp()
     }
 
-    /// Compares listings with the approved definitions. Returns the stamp of the pins that were
-    /// used. `check_errors` returns the errors that `check` finds in a definition of an upstream.
+    /// Compares listings with the approved definitions, and records what is approved or quarantined
+    /// by that. Returns the stamp of the pins that were used. `check_errors` returns the errors that `check` finds in a definition of an upstream.
     pub(crate) fn review(
         &self,
         listings: &[ServerListing<'_>],
@@ -615,7 +615,7 @@ impl PinsFile {
         count
     }
 
-    /// Reviews the listings of servers. Returns for each the definitions that were seen; `before`
+    /// Reviews the listings of servers. Returns for each the definitions that were seen; `previous`
     /// contains those that were seen earlier.
     fn review(
         &mut self,
@@ -666,7 +666,7 @@ impl PinsFile {
                 .any(|id| id.split('/').next() == Some(source));
         let is_first = is_empty || server_pins.is_first_use(scope, &endpoint_digest);
         let has_moved = !is_first && server_pins.has_moved_to(scope, &endpoint_digest);
-        // The scope keeps its former endpoint until the operator has decided about the new one.
+        // The scope keeps its former endpoint until nothing of the new one waits for approval.
         if !has_moved {
             server_pins
                 .scopes
@@ -784,6 +784,10 @@ impl PinsFile {
                 });
             reviewed.quarantined.insert(name.to_owned());
         }
+        if has_moved && reviewed.quarantined.is_empty() && !reviewed.definitions.is_empty() {
+            let scopes = &mut server_pins.scopes;
+            scopes.insert((*scope).to_owned(), endpoint_digest);
+        }
         (reviewed, seen_now)
     }
 }
@@ -818,8 +822,8 @@ fn digest(value: &Value) -> String {
     sha256(&ordered(value).to_string())
 }
 
-/// Returns the digest of a server's endpoint: its command or URL, without values that may be
-/// secret.
+/// Returns the digest of a server's endpoint: its program with arguments and folder, or its URL.
+/// Variables and headers, which may be secret, are left out.
 pub(crate) fn endpoint_digest(server: &Server) -> String {
     let endpoint = match &server.transport {
         ServerTransport::Stdio {

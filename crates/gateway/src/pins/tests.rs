@@ -140,6 +140,30 @@ fn same_name_in_another_configuration_is_another_server() {
 }
 
 #[test]
+fn approved_move_is_complete_once_nothing_waits() {
+    let mut file = PinsFile::default();
+    let mut gateway = TestGateway::new("one");
+    gateway.list_callable(&mut file, NewTools::Approve);
+    gateway.command = "other";
+    assert!(
+        gateway
+            .list_callable(&mut file, NewTools::Approve)
+            .is_empty()
+    );
+    for id in ["up/read", "up/write"] {
+        decide(&mut file, id, true).expect("it is quarantined");
+    }
+    assert_eq!(gateway.list_callable(&mut file, NewTools::Approve).len(), 2);
+    gateway.texts.insert("grown", 0);
+    let callable = gateway.list_callable(&mut file, NewTools::Approve);
+    assert_eq!(
+        callable.len(),
+        3,
+        "later tools are treated as before the move"
+    );
+}
+
+#[test]
 fn denied_definition_is_not_approved_by_itself_at_another_endpoint() {
     let mut file = PinsFile::default();
     let mut gateway = TestGateway::new("one");
