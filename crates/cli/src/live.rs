@@ -21,6 +21,8 @@ use crate::{heading, output};
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// The largest size of a file of variables, in bytes.
 const MAX_VARIABLES_BYTES: u64 = 1 << 20;
+/// The most lines of a server's standard error that a message has.
+const MAX_STDERR_LINES: usize = 3;
 /// The largest number of servers that are asked at the same time.
 const MAX_CONCURRENT: usize = 16;
 
@@ -127,8 +129,10 @@ pub(super) fn ask_each<T>(
 /// Describes in one line why a server listed no tools.
 pub(super) fn describe(error: &ListError) -> String {
     let mut text = error.message.clone();
-    if let Some(last) = error.stderr.last() {
-        text.push_str(&format!("; its last line was: {last}"));
+    let start = error.stderr.len().saturating_sub(MAX_STDERR_LINES);
+    let lines = &error.stderr[start..];
+    if !lines.is_empty() {
+        text.push_str(&format!("; its last output was: {}", lines.join(" | ")));
     }
     text
 }

@@ -159,6 +159,11 @@ impl ValidateCommand {
         if self.json {
             output::json(&report)?;
         } else if let Some(results) = &report.results {
+            // An entry that is no call has no result in a provider's format.
+            let is_no_call = |outcome: &&ValidationOutcome| {
+                matches!(outcome, ValidationOutcome::InvalidEntry { .. })
+            };
+            output::warnings(report.calls.iter().filter(is_no_call).map(describe), "");
             output::json(results)?;
         } else {
             print(&report)?;

@@ -75,7 +75,7 @@ impl Hub {
     }
 
     /// Returns the servers that cannot be used and that a policy does not hide.
-    pub(crate) fn servers_down(&self, access: &Access) -> Vec<ServerDown> {
+    pub fn servers_down(&self, access: &Access) -> Vec<ServerDown> {
         let mut down = Vec::new();
         for upstream in self.upstreams() {
             let server = &upstream.server.name;

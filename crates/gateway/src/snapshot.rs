@@ -74,7 +74,7 @@ pub struct View {
     /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
     /// The number of quarantined tools that the caller could otherwise see, by source.
-    pub(crate) quarantined: BTreeMap<String, usize>,
+    pub quarantined: BTreeMap<String, usize>,
     /// The visible tools that are always listed.
     pub(crate) always_listed: Vec<Arc<Tool>>,
     /// The visible tools that are shown as one.

@@ -94,7 +94,7 @@ pub struct UpstreamListing {
 
 /// A server that cannot be used.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct ServerDown {
+pub struct ServerDown {
     pub(crate) server: String,
     /// The reason.
     pub(crate) why: String,

@@ -68,6 +68,7 @@ type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 ///     transport,
 ///     tools: ToolFilter::default(),
 ///     call_timeout: None,
+///     scope: None,
 /// }));
 /// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
 /// ```

@@ -542,6 +542,32 @@ fn raw(serving: &Serving, bytes: &[u8]) -> String {
 }
 
 #[test]
+fn missing_servers_are_named_in_picks_and_lists() {
+    let place = crate::gateway::Place::with(&json!({
+        "up": crate::gateway::upstream(), "dead": {"command": "no-such-program"},
+    }));
+    place.write("settings.json", &json!({}));
+    let serving = Serving::start(place, &[]);
+    crate::gateway::eventually("the state is known", || {
+        let picked = serving.raw(
+            "POST",
+            "/v1/pick",
+            &[JSON],
+            r#"{"query": "sum of numbers"}"#,
+        );
+        let listed = serving.raw("GET", "/v1/tools", &[], "");
+        [picked, listed].iter().all(|answer| {
+            let body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+            body["servers_down"][0]["server"] == "dead"
+                && body["servers_down"][0]["why"]
+                    .to_string()
+                    .contains("cannot be started")
+                && body.get("quarantined").is_none()
+        })
+    });
+}
+
+#[test]
 fn http_key_sees_only_what_its_role_may() {
     let serving = keyed(&json!({}));
     for headers in [

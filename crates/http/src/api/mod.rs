@@ -11,6 +11,7 @@ mod pick;
 mod viewer;
 mod visibility;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,10 @@ use axum::response::{IntoResponse, Response};
 use picktools_gateway::calls::FIRST_LISTING_TIMEOUT;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::{Snapshot, View};
+use picktools_gateway::upstream::ServerDown;
 use serde::Serialize;
-use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -85,6 +87,27 @@ impl Api {
         let snapshot = self.hub.snapshot();
         let view = snapshot.view(role)?;
         Ok((snapshot, view))
+    }
+}
+
+/// The servers of a role whose tools are missing.
+#[derive(Serialize, ToSchema)]
+struct MissingTools {
+    /// The servers that cannot be used, each with `server`, `why` and `since`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    servers_down: Vec<ServerDown>,
+    /// The number of quarantined tools by server.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    quarantined: BTreeMap<String, usize>,
+}
+
+impl MissingTools {
+    fn new(hub: &Hub, view: &View) -> Self {
+        Self {
+            servers_down: hub.servers_down(&view.options.access),
+            quarantined: view.quarantined.clone(),
+        }
     }
 }
 

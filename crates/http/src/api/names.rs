@@ -19,7 +19,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{Body, Parameters};
-use super::{Api, json_response, run_blocking, to_json};
+use super::{Api, MissingTools, json_response, run_blocking, to_json};
 use crate::problem::Problem;
 
 /// The largest number of names, calls or tools of a request.
@@ -414,6 +414,8 @@ pub(crate) struct ToolsAnswer {
     /// The number of matching tools on all pages.
     total: usize,
     tools: Vec<ToolSummary>,
+    #[serde(flatten)]
+    missing: MissingTools,
 }
 
 /// A tool without its schemas.
@@ -483,6 +485,7 @@ pub(super) async fn tools(
             catalog_digest: snapshot.engine.catalog().digest().to_owned(),
             total: matching.len(),
             tools: page.map(|tool| ToolSummary::new(tool, &snapshot)).collect(),
+            missing: MissingTools::new(&api.hub, &view),
         })
     });
     Ok(json_response(body.await?))

@@ -18,7 +18,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::body::Body;
-use super::{Api, json_response, run_blocking, timing_header, to_json, visibility};
+use super::{Api, MissingTools, json_response, run_blocking, timing_header, to_json, visibility};
 use crate::problem::Problem;
 
 /// The largest timeout of a pick.
@@ -61,6 +61,8 @@ pub(crate) struct PickAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     definitions: Option<Translation>,
+    #[serde(flatten)]
+    missing: MissingTools,
 }
 
 /// Several independent requests.
@@ -209,6 +211,7 @@ impl PickContext {
         Ok(PickAnswer {
             selection,
             definitions: definitions.transpose()?,
+            missing: MissingTools::new(hub, &self.view),
         })
     }
 }
