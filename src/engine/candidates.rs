@@ -1,6 +1,6 @@
 //! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
 //! in use, always included, of a picked skill), or reach `min_score` for a subquery. If none of
-//! them is likely to fit, the caller's fallbacks are candidates.
+//! them is likely to fit, the caller's best fallback is a candidate; without any, all fallbacks are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,10 +92,10 @@ impl<'q> Candidates<'q> {
         let protected_tools = protected.all();
         let of_subqueries = tools_of_subqueries(&subqueries, request);
         let mut all = request_candidates(request, ranked, &protected_tools);
-        let fits = all.len() > protected_tools.len() || !of_subqueries.is_empty();
-        let mut fallbacks = fallback_candidates(request, ranked, fits, &subqueries, &all);
+        let may_fit = all.len() > protected_tools.len() || !of_subqueries.is_empty();
+        let mut fallbacks = fallback_candidates(request, ranked, may_fit, &subqueries, &all);
         fallbacks.retain(|fallback| of_subqueries.iter().all(|(tool, _)| tool != fallback));
-        if fits {
+        if may_fit {
             protected.mandatory.extend(&fallbacks);
         }
         all.extend(fallbacks.iter().map(|&tool| ranked.candidate(tool)));

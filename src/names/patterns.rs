@@ -22,6 +22,7 @@ const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 /// ```
 #[derive(Debug)]
 pub struct ToolPatterns {
+    /// All patterns as they are written, because a name may look like a glob.
     names: BTreeSet<String>,
     globs: GlobSet,
 }
@@ -55,7 +56,7 @@ impl ToolPatterns {
     ///
     /// # Errors
     ///
-    /// [`PatternError`] if a name is empty or a glob is invalid.
+    /// [`PatternError`] if a name is empty, or a glob is invalid or too long.
     pub fn new(patterns: &[String]) -> Result<Self, PatternError> {
         let mut globs = GlobSetBuilder::new();
         for pattern in patterns {

@@ -108,6 +108,16 @@ fn tool_whose_name_looks_like_a_glob_is_included_by_its_name() {
 }
 
 #[test]
+fn tool_whose_name_is_no_valid_glob_is_a_fallback_by_its_name() {
+    let engine = engine(catalog([
+        tool("a", "read[", "Reads the first item"),
+        tool("a", "wash", "Washes the car"),
+    ]));
+    let selection = pick(&engine, UNSERVED, &fallbacks(&["a/read["]));
+    assert_eq!(ids(&selection), ["a/read["]);
+}
+
+#[test]
 fn glob_without_a_tool_is_an_unknown_value() {
     for options in [always(&["no_such/*"]), fallbacks(&["no_such/*"])] {
         let selection = pick(&WORKPLACE, SERVED, &options);

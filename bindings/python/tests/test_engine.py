@@ -174,8 +174,8 @@ def test_evaluate_scores_a_ranking(engine: picktools.Engine) -> None:
 
 def test_evaluate_ranks_unsafe_tools_and_counts_ineligible_ones() -> None:
     tools = [
-        {"name": "delete_disk", "description": "Deletes a disk", "annotations": {"destructiveHint": True}},
-        {"name": "list_disks", "description": "Lists all disks"},
+        {"name": "delete_disk", "description": "Deletes a disk", "parameters": {}, "annotations": {"destructiveHint": True}},
+        {"name": "list_disks", "description": "Lists all disks", "parameters": {}},
     ]
     engine = picktools.Engine(picktools.Catalog.from_tools(tools, source="cloud"))
     queries, qrels = {"a": "delete the old disk"}, {"a": {"cloud/delete_disk": 1}}

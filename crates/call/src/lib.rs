@@ -15,6 +15,7 @@
 mod approval;
 pub mod arguments;
 mod changes;
+mod convert;
 mod dispatch;
 mod error;
 pub mod client;
@@ -39,6 +40,7 @@ pub use error::{CallError, RepairError};
 pub use pending::PendingReason;
 pub use repairer::{FaultyCall, RepairFuture, Repairer};
 
+use self::convert::{Conversion, convert};
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility};
 use picktools::catalog::{Catalog, Effects, NoSchemaMode, Tool};
@@ -99,6 +101,15 @@ pub enum Repair {
         /// JSON pointer to the value.
         pointer: String,
     },
+    /// A value had another type, or other upper and lower case, than the schema requires.
+    Converted {
+        /// JSON pointer to the value.
+        pointer: String,
+        /// The value of the model.
+        from: Value,
+        /// The value that the tool gets.
+        to: Value,
+    },
     /// A [`Repairer`] rewrote the arguments.
     Rewritten {
         /// The name of the repairer.
@@ -114,6 +125,11 @@ impl fmt::Display for Repair {
             Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
             Self::Decoded { pointer } => {
                 write!(f, "repaired: {pointer} was decoded from JSON text")
+            }
+            Self::Converted { pointer, from, to } => {
+                let shown = |value: &Value| marked(&value.to_string(), 100).into_owned();
+                let (from, to) = (shown(from), shown(to));
+                write!(f, "repaired: {pointer}: {from} became {to}")
             }
             Self::Rewritten { by, changes } => {
                 write!(f, "rewritten by {by}: {}", changes::summarize(changes))
@@ -494,6 +510,13 @@ impl Hydrator {
                 repaired.push(Repair::Decoded { pointer });
             }
             return Ok((decoded, repaired));
+        }
+        // The meaning of such a value is clear, so that holds for unsafe tools, too.
+        if let Some((converted, conversions)) = convert(&check, schema, &arguments) {
+            for Conversion { pointer, from, to } in conversions {
+                repaired.push(Repair::Converted { pointer, from, to });
+            }
+            return Ok((converted, repaired));
         }
         let faults = check.faults(&arguments);
         Err(CallError::Invalid {

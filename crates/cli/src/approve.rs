@@ -30,7 +30,8 @@ Examples:
 /// (docs/concepts/approval-and-quarantine.md).
 ///
 /// Without names, --all-of, --deny, --call, --deny-call, --forget and --lost, the command lists
-/// them, with what changed since the last approval. It then exits with 1 if there are any.
+/// the definitions and calls that wait for a decision, with what changed since the last approval.
+/// It then exits with 1 if there are any.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {

@@ -235,7 +235,7 @@ impl DoctorCommand {
         {
             return Ok(None);
         }
-        if config.is_project && !config.behind_gateway {
+        if config.is_project {
             // Its commands come from the authors of the project.
             report.problem = Some(format!(
                 "not checked, because the project names its programs; pass --config {}",

@@ -51,7 +51,7 @@ pub(super) struct InitCommand {
     /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
-    /// Put the servers back into the clients' files. Other changes of the files stay.
+    /// Put the servers back into the clients' files. What you changed since stays.
     #[arg(long)]
     undo: bool,
     /// Undo everything, and remove the approvals, caches and other data of picktools.
@@ -67,6 +67,9 @@ pub(super) struct InitCommand {
     #[arg(long)]
     json: bool,
 }
+
+/// The folders that picktools keeps in its cache folder.
+const CACHES: [&str; 3] = ["mcp", "models", "embeddings"];
 
 /// The state of a client's file, done or planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -130,8 +133,8 @@ enum PlannedChange {
         file: ClientFile,
         upstreams: String,
         edited: String,
-        /// `true` if the gateway's entry is in the file already.
-        adds: bool,
+        /// The file of the servers that are behind the gateway already.
+        moved: Option<String>,
     },
     Restore {
         file: ClientFile,
@@ -211,8 +214,21 @@ impl InitCommand {
             reports.iter().all(is_done),
             "not all servers are back in their files, so nothing is removed"
         );
-        let mut folders = vec![crate::args::data_dir()?];
-        folders.extend(crate::args::default_cache_dir());
+        let mut folders = Vec::new();
+        let data = crate::args::data_dir()?;
+        folders.push(data.join("gateway"));
+        if let Some(cache) = crate::args::default_cache_dir() {
+            folders.extend(CACHES.map(|name| cache.join(name)));
+        }
+        let upstreams = data.join("upstreams");
+        if !has_files(&upstreams) {
+            folders.push(upstreams);
+        } else if !self.json {
+            output::note(format!(
+                "{} stays: it has servers or backups that are in no client's file",
+                printable(&upstreams)
+            ));
+        }
         folders.retain(|folder| folder.is_dir());
         for folder in &folders {
             if !self.json {
@@ -223,9 +239,13 @@ impl InitCommand {
             output::note("nothing was removed; pass --yes to remove without asking");
             return Ok(false);
         }
-        for folder in folders {
-            std::fs::remove_dir_all(&folder)
+        for folder in &folders {
+            std::fs::remove_dir_all(folder)
                 .with_context(|| format!("cannot remove {}", folder.display()))?;
+            // The folder above may be shared with other programs, so it is removed only if empty.
+            if let Some(parent) = folder.parent() {
+                let _not_empty = std::fs::remove_dir(parent);
+            }
         }
         output::note("to remove the program: cargo uninstall picktools-cli");
         Ok(true)
@@ -265,14 +285,21 @@ impl InitCommand {
                 file,
                 upstreams,
                 edited,
-                adds,
+                moved,
             } => {
                 let backup = file.back_up()?;
-                let original = (!adds).then_some(backup.as_path());
+                let original = moved.is_none().then_some(backup.as_path());
                 // The client's file is replaced last, so an earlier failure leaves it unchanged.
                 files::write_upstreams(place, &file, &upstreams, &edited, original)?;
                 report.backup = Some(printable(&backup));
-                file.replace(&edited)?;
+                if let Err(error) = file.replace(&edited) {
+                    // The servers are still in the client's file.
+                    match &moved {
+                        Some(moved) => files::rewrite_upstreams(place, moved)?,
+                        None => files::remove_upstreams(place)?,
+                    }
+                    return Err(error);
+                }
                 report.status = Status::Written;
             }
             PlannedChange::Restore { file, restored } => {
@@ -465,10 +492,12 @@ pub(super) struct InstalledConfig {
 
 /// Returns the existing configuration files of all clients, and those of their gateways.
 pub(super) fn installed_configs() -> anyhow::Result<Vec<InstalledConfig>> {
-    let mut configs = Vec::new();
+    let mut configs: Vec<InstalledConfig> = Vec::new();
     for place in places::places(&[])? {
         for (file, behind_gateway) in [(&place.file, false), (&place.upstreams, true)] {
-            if file.is_file() {
+            // One file of Claude Code has the servers of several projects.
+            let is_known = configs.iter().any(|config| config.file == *file);
+            if file.is_file() && !is_known {
                 configs.push(InstalledConfig {
                     title: place.client.title,
                     file: file.clone(),
@@ -492,6 +521,14 @@ pub(super) fn starts_gateway(server: &Server) -> bool {
         .take(edit::ARGUMENTS.len());
     let names = [edit::ENTRY, edit::PROJECT_ENTRY, edit::LOCAL_ENTRY];
     names.contains(&server.name.as_str()) && start.eq(edit::ARGUMENTS)
+}
+
+/// Returns `true` if a folder has a file, at any depth.
+fn has_files(folder: &Path) -> bool {
+    walkdir::WalkDir::new(folder)
+        .into_iter()
+        .flatten()
+        .any(|entry| !entry.file_type().is_dir())
 }
 
 /// Plans the change of `init` to a file. Returns `None` if the file does not exist.
@@ -537,7 +574,7 @@ fn plan(
         file,
         upstreams,
         edited,
-        adds,
+        moved: moved.filter(|_| adds).map(str::to_owned),
     }))
 }
 

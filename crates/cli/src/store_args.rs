@@ -22,10 +22,10 @@ pub(super) struct StoreArgs {
     /// For TLS, write rediss://. `env` reads the URL from PICKTOOLS_STORE, so that other users of
     /// the machine do not see the password. Without --store, PICKTOOLS_STORE is ignored.
     ///
-    /// `picktools index` publishes a catalog in the store. `pick` and gateways read it there. It
-    /// needs Redis 8, or Redis or Valkey with RediSearch 2.10 or newer (docs/operations/scale.md).
-    /// Gateways also keep their state in the store: approvals, pending calls and sessions. Without
-    /// a catalog, Redis 7 or newer, or Valkey, is enough.
+    /// `picktools index` publishes a catalog in the store. `pick` and gateways read it there. A
+    /// store with a catalog needs Redis 8, or Redis or Valkey with RediSearch 2.10 or newer
+    /// (docs/operations/scale.md). Gateways also keep their state in the store: approvals, pending
+    /// calls and sessions. A store without a catalog needs Redis 7 or newer, or Valkey.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
     /// Tenant: a separate area of the store.

@@ -282,7 +282,7 @@ impl CallRunner<'_> {
             }
         };
         passthrough::rewrite_uris(&mut result, snapshot.settings.names, source);
-        let mut is_cut = false;
+        let mut note = None;
         // A program that calls the HTTP API is no model.
         if self.context.is_some() {
             let definition = snapshot.definition(call.tool());
@@ -293,12 +293,14 @@ impl CallRunner<'_> {
                 output_schema: definition.and_then(|tool| tool.get("outputSchema")),
             };
             let max_tokens = snapshot.settings.results.max_tokens;
-            is_cut = self
+            note = self
                 .gateway
                 .large_results
                 .shorten(&mut result, max_tokens, &origin);
         }
         results::bound(&mut result, snapshot.settings.results.max_bytes);
+        let is_cut = note.is_some();
+        result.content.extend(note);
         results::scan(&mut result, upstream.rules.scan, &upstream.display_name())?;
         add_call_meta(&mut result, call);
         Ok(CallOutcome {

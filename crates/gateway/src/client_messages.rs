@@ -36,6 +36,8 @@ pub type ErrorAnswer = Option<Value>;
 ///
 /// The answer to the client.
 pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, str>), ErrorAnswer> {
+    // Some clients on Windows begin with a byte order mark.
+    let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
     let text = picktools_mcp::mend(message);
     let value: Value = match serde_json::from_str(&text) {
         Ok(value) => value,
@@ -333,6 +335,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":-9223372036854775808,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
         ] {
             parse_message(message.as_bytes())
                 .unwrap_or_else(|answer| panic!("{message}: {answer:?}"));

@@ -200,7 +200,7 @@ impl Handler {
         self.session.session_tools.get_or_init(decide).clone()
     }
 
-    fn list_definitions(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
+    fn list_definitions(&self, snapshot: &Snapshot, view: &View, owner: &Owner) -> Vec<Value> {
         let SessionTools {
             mode,
             front,
@@ -218,7 +218,10 @@ impl Handler {
             .meter
             .record(&GatewayEvent::List { tokens, all_tokens });
         let mut read_result = None;
-        if self.session.reads_results.load(Ordering::Relaxed) {
+        // Without sessions, each request has a session of its own.
+        if self.session.reads_results.load(Ordering::Relaxed)
+            || self.gateway.large_results.has_any(owner)
+        {
             read_result = Some(large_results::definition());
         }
         match mode {
@@ -654,7 +657,8 @@ impl ServerHandler for Handler {
             let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
             self.load_shared_session(&context).await;
             let is_decided = self.session.session_tools.get().is_some();
-            let definitions = self.list_definitions(&snapshot, &view);
+            let owner = self.caller(&context).owner;
+            let definitions = self.list_definitions(&snapshot, &view, &owner);
             if !is_decided
                 && let (Some(session_tools), Some((sessions, session))) =
                     (self.session.session_tools.get(), self.shared(&context))
@@ -762,6 +766,8 @@ impl ServerHandler for Handler {
                     .large_results
                     .text(&self.caller(&context).owner, id)
             {
+                let text =
+                    text.map_err(|refusal| ErrorData::invalid_request(refusal.message, None))?;
                 let contents = ResourceContents::text(text, request.uri.clone());
                 return Ok(ReadResourceResult::new(vec![contents]).into());
             }

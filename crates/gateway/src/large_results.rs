@@ -62,15 +62,23 @@ pub(crate) struct ResultOrigin<'a> {
 }
 
 impl LargeResults {
-    /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns `false` if nothing
-    /// was cut.
+    /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns the note about that
+    /// for the end of the result; `None` if nothing was cut.
     pub(crate) fn shorten(
         &self,
         result: &mut CallToolResult,
         max_tokens: usize,
         origin: &ResultOrigin<'_>,
-    ) -> bool {
+    ) -> Option<ContentBlock> {
+        let structured = result.structured_content.take();
         let mut parts = text_parts(result);
+        // Most servers have the structured content as text, too.
+        let is_repeated = structured.as_ref().is_some_and(|structured| {
+            let is_same = |text: &String| {
+                serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)
+            };
+            parts.iter().any(|text| is_same(text))
+        });
         let tokens = parts.iter().map(|text| count(text)).sum::<usize>();
         let mut complete = String::new();
         let mut notes = Vec::new();
@@ -97,11 +105,10 @@ impl LargeResults {
             room -= part_tokens.min(share);
             parts_left -= 1;
         }
-        if let Some(structured) = result.structured_content.take() {
+        if let Some(structured) = structured {
             let text = structured.to_string();
             let (kept, note) = cut_structured(structured, &text, max_tokens, origin.output_schema);
-            // Most servers have the same content as text. Otherwise it is kept here, too.
-            if note.is_some() && tokens < count(&text) / 2 {
+            if note.is_some() && !is_repeated {
                 complete.push('\n');
                 first_gap.get_or_insert(complete.len());
                 complete.push_str(&text);
@@ -110,7 +117,7 @@ impl LargeResults {
             notes.extend(note);
         }
         if notes.is_empty() {
-            return false;
+            return None;
         }
         let (what, total) = (notes.join("; "), complete.len());
         let offset = first_gap.unwrap_or_default();
@@ -123,8 +130,7 @@ impl LargeResults {
             ),
             None => format!("[This result was cut ({what}). It had {total} bytes.]"),
         };
-        result.content.push(ContentBlock::text(text));
-        true
+        Some(ContentBlock::text(text))
     }
 
     /// Keeps a complete text, and returns its id. Returns `None` if it is too large.
@@ -159,9 +165,25 @@ impl LargeResults {
         results.iter().find(is_it).cloned()
     }
 
-    /// Returns the complete text of a result that belongs to the caller.
-    pub(crate) fn text(&self, owner: &Owner, id: &str) -> Option<String> {
-        Some(self.get(owner, id)?.text)
+    /// Returns `true` if a result of the caller is kept.
+    pub(crate) fn has_any(&self, owner: &Owner) -> bool {
+        let mut results = lock(&self.0);
+        results.retain(|result| result.stored.elapsed() < MAX_AGE);
+        results.iter().any(|result| result.owner == *owner)
+    }
+
+    /// Returns the complete text of a result that belongs to the caller, after the scan of its
+    /// server.
+    pub(crate) fn text(&self, owner: &Owner, id: &str) -> Option<Result<String, Refusal>> {
+        let result = self.get(owner, id)?;
+        let parts = vec![ContentBlock::text(result.text)];
+        let mut scanned = CallToolResult::success(parts);
+        if let Err(refusal) = results::scan(&mut scanned, result.scan, &result.upstream) {
+            return Some(Err(refusal));
+        }
+        let parts = text_parts(&mut scanned);
+        let texts: Vec<&str> = parts.iter().map(|text| text.as_str()).collect();
+        Some(Ok(texts.join("\n")))
     }
 
     /// Answers a call of [`READ_RESULT`] with at most `max_tokens` of a result.
@@ -484,7 +506,14 @@ mod tests {
             scan: Scan::Off,
             output_schema,
         };
-        results.shorten(result, max_tokens, &origin)
+        let note = results.shorten(result, max_tokens, &origin);
+        let is_cut = note.is_some();
+        result.content.extend(note);
+        is_cut
+    }
+
+    fn text(results: &LargeResults, name: &str, id: &str) -> Option<String> {
+        results.text(&owner(name), id)?.ok()
     }
 
     fn texts(result: &CallToolResult) -> Vec<String> {
@@ -560,9 +589,9 @@ mod tests {
             )
             .expect("it is kept");
         assert!(texts(&found)[0].contains("line 4321 of the log"));
-        assert_eq!(results.text(&owner("a"), &id), Some(text));
+        assert_eq!(self::text(&results, "a", &id), Some(text));
         // Another caller does not get it.
-        assert_eq!(results.text(&owner("b"), &id), None);
+        assert_eq!(self::text(&results, "b", &id), None);
         results
             .read(&owner("b"), &arguments(json!({"id": id})), 900)
             .expect_err("it belongs to another caller");
@@ -618,7 +647,7 @@ mod tests {
                 assert_eq!(result.content.len(), 1, "nothing is said to be cut");
                 continue;
             }
-            let complete = results.text(&owner("a"), &id(&result)).expect("it is kept");
+            let complete = self::text(&results, "a", &id(&result)).expect("it is kept");
             assert!(complete.contains("4999"));
         }
         // Without a list and a schema, the text is left.
@@ -653,7 +682,7 @@ mod tests {
             "{}",
             shown[2]
         );
-        let complete = results.text(&owner("a"), &id(&result)).expect("it is kept");
+        let complete = self::text(&results, "a", &id(&result)).expect("it is kept");
         let last = head.lines().last().expect("a line");
         assert!(complete[..gap].trim_end().ends_with(last), "{last}");
     }

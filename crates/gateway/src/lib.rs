@@ -46,6 +46,7 @@ pub use changes::changes;
 pub use error::GatewayError;
 pub use gateway::{ClientFrontend, Gateway, GatewayOptions};
 pub use metrics::{Counters, GatewayCounts, GatewayEvent, Meter, UpstreamCounts};
+pub use naming::name_fault;
 pub use pins::{HoldReason, Pins, QuarantinedDefinition};
 pub use queue::{CallQueue, QueueDecision, QueuedCall};
 pub use settings::{Settings, SettingsError};

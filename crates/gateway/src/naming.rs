@@ -60,7 +60,7 @@ fn with_digest(name: &str, identity: &str) -> String {
 }
 
 /// Returns the reason why the name of an upstream is invalid, or `None`.
-pub(crate) fn name_fault(source: &str) -> Option<&'static str> {
+pub fn name_fault(source: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
     if source.trim().is_empty() {
         Some("the name is empty")

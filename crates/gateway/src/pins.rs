@@ -171,10 +171,10 @@ struct ServerPins {
     /// Each tool has one pin for each endpoint, because configurations may use one name for
     /// different servers.
     tools: BTreeMap<String, Vec<Pin>>,
-    /// The digest of the endpoint that each scope used last, by the scope. A file of an earlier
-    /// version has none.
+    /// The digests of the endpoints that each scope used, by the scope. A file of an earlier version
+    /// has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    scopes: BTreeMap<String, String>,
+    scopes: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl ServerPins {
@@ -193,6 +193,14 @@ impl ServerPins {
         pins.drain(..surplus);
     }
 
+    /// Records that a scope uses an endpoint.
+    fn record_use(&mut self, scope: &str, endpoint_digest: &str) {
+        let endpoints = self.scopes.entry(scope.to_owned()).or_default();
+        if endpoints.len() < MAX_ENDPOINTS {
+            endpoints.insert(endpoint_digest.to_owned());
+        }
+    }
+
     /// Returns `true` if a scope that is not known yet uses an endpoint that is not known either.
     /// Its server is another one than those of the same name in other scopes.
     fn is_first_use(&self, scope: &str, endpoint_digest: &str) -> bool {
@@ -208,7 +216,8 @@ impl ServerPins {
     /// extend to the others.
     fn has_moved_to(&self, scope: &str, endpoint_digest: &str) -> bool {
         let pins = || self.tools.values().flatten();
-        self.scopes.get(scope).map(String::as_str) != Some(endpoint_digest)
+        let known = self.scopes.get(scope);
+        known.is_none_or(|known| !known.contains(endpoint_digest))
             && pins().any(|pin| pin.endpoint_digest != endpoint_digest)
             && !pins().any(|pin| {
                 pin.endpoint_digest == endpoint_digest && pin.by != ApprovalOrigin::Operator
@@ -664,13 +673,16 @@ impl PinsFile {
                 .quarantined
                 .keys()
                 .any(|id| id.split('/').next() == Some(source));
-        let is_first = is_empty || server_pins.is_first_use(scope, &endpoint_digest);
+        // A definition that was quarantined in one scope is not approved by the first use in another.
+        let has_quarantine = self.quarantined.iter().any(|(id, quarantined)| {
+            id.split('/').next() == Some(source) && quarantined.endpoint_digest == endpoint_digest
+        });
+        let is_first =
+            is_empty || !has_quarantine && server_pins.is_first_use(scope, &endpoint_digest);
         let has_moved = !is_first && server_pins.has_moved_to(scope, &endpoint_digest);
         // The scope keeps its former endpoint until nothing of the new one waits for approval.
         if !has_moved {
-            server_pins
-                .scopes
-                .insert((*scope).to_owned(), endpoint_digest.clone());
+            server_pins.record_use(scope, &endpoint_digest);
         }
         let (mut reviewed, mut seen_now) = (ReviewedListing::default(), Vec::new());
         let mut names = BTreeSet::new();
@@ -784,9 +796,11 @@ impl PinsFile {
                 });
             reviewed.quarantined.insert(name.to_owned());
         }
-        if has_moved && reviewed.quarantined.is_empty() && !reviewed.definitions.is_empty() {
-            let scopes = &mut server_pins.scopes;
-            scopes.insert((*scope).to_owned(), endpoint_digest);
+        let is_waiting = self.quarantined.iter().any(|(id, quarantined)| {
+            id.split('/').next() == Some(source) && quarantined.endpoint_digest == endpoint_digest
+        });
+        if has_moved && !is_waiting && !reviewed.definitions.is_empty() {
+            server_pins.record_use(scope, &endpoint_digest);
         }
         (reviewed, seen_now)
     }

@@ -68,7 +68,7 @@ pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(format!("{answer}\n").into_bytes())
 }
 
-/// Mends a message. The text may still be invalid JSON.
+/// Makes the same repairs without a check of the result, which may still be invalid JSON.
 pub fn mend(message: &[u8]) -> Cow<'_, str> {
     scan(message).text
 }
@@ -81,7 +81,7 @@ pub fn message_id(message: &[u8]) -> Option<serde_json::Value> {
 fn scan(message: &[u8]) -> Scan<'_> {
     let text = String::from_utf8_lossy(message);
     let bytes = text.as_bytes();
-    // Line ends at the end are no part of a string, even if the last string is not closed.
+    // A CR or LF at the end of the message is no part of a string, even of one that is not closed.
     let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let content_end = bytes.len() - bytes.iter().rev().take_while(is_line_end).count();
     let mut mended = Mended::default();
@@ -231,7 +231,7 @@ fn is_not_finite(token: &str) -> bool {
         && token.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// The lines that a program prints, each after [`readable`]. Reading fails with
+/// The lines that a program prints, each repaired by [`readable`]. Reading fails with
 /// [`io::ErrorKind::FileTooLarge`] at a line of more than `max_bytes`.
 pub(super) struct Lines<R> {
     /// The output of the program, from which the lines are read.

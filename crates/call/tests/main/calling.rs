@@ -261,6 +261,93 @@ fn nearly_valid_json_is_repaired_and_reported() {
 }
 
 #[test]
+fn scalars_of_another_type_are_converted_and_reported() {
+    for is_unsafe in [false, true] {
+        let entries = json!([{"name": "wait", "safe": !is_unsafe, "parameters": {
+            "type": "object", "additionalProperties": false, "required": ["seconds"],
+            "properties": {
+                "seconds": {"type": "number", "minimum": 0},
+                "depth": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "full": {"type": "boolean"},
+                "label": {"type": "string"},
+                "kind": {"$ref": "#/$defs/kind"},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "either": {"type": ["integer", "boolean"]}
+            },
+            "$defs": {"kind": {"type": "string", "enum": ["load", "idle"]}}}}]);
+        let hydrator = hydrator(&entries);
+        let hydrate = |arguments: &Value| hydrator.hydrate(&call("wait", &arguments.to_string()));
+        for (sent, expected) in [
+            (json!({"seconds": "5"}), json!({"seconds": 5})),
+            (json!({"seconds": "2.5"}), json!({"seconds": 2.5})),
+            (
+                json!({"seconds": 5, "depth": "3"}),
+                json!({"seconds": 5, "depth": 3}),
+            ),
+            (
+                json!({"seconds": 5, "full": "true"}),
+                json!({"seconds": 5, "full": true}),
+            ),
+            (
+                json!({"seconds": 5, "full": "False"}),
+                json!({"seconds": 5, "full": false}),
+            ),
+            (
+                json!({"seconds": 5, "label": 1.000_001}),
+                json!({"seconds": 5, "label": "1.000001"}),
+            ),
+            (
+                json!({"seconds": 5, "label": true}),
+                json!({"seconds": 5, "label": "true"}),
+            ),
+            (
+                json!({"seconds": 5, "kind": "Idle"}),
+                json!({"seconds": 5, "kind": "idle"}),
+            ),
+            (
+                json!({"seconds": 5, "tags": "red"}),
+                json!({"seconds": 5, "tags": ["red"]}),
+            ),
+            (
+                json!({"seconds": "5", "ids": ["1", "2"]}),
+                json!({"seconds": 5, "ids": [1, 2]}),
+            ),
+            (
+                json!({"seconds": 5, "either": "7"}),
+                json!({"seconds": 5, "either": 7}),
+            ),
+        ] {
+            let valid = ready(hydrate(&sent));
+            assert_eq!(valid.arguments(), &expected, "{sent}");
+            let is_conversion = |repair: &Repair| matches!(repair, Repair::Converted { .. });
+            assert!(valid.repaired().iter().all(is_conversion), "{sent}");
+            assert!(!valid.repaired().is_empty(), "{sent}");
+        }
+        for refused in [
+            json!({"seconds": "five"}),
+            json!({"seconds": "5 s"}),
+            json!({"seconds": ""}),
+            json!({"seconds": "-1"}),
+            json!({"seconds": "0x5"}),
+            json!({"seconds": 5, "depth": "3.5"}),
+            json!({"seconds": 5, "full": "yes"}),
+            json!({"seconds": 5, "kind": "busy"}),
+            json!({"seconds": 5, "ids": ["1", "x"]}),
+            json!({"seconds": "5", "extra": 1}),
+        ] {
+            hydrate(&refused).expect_err(&refused.to_string());
+        }
+    }
+    let repair = Repair::Converted {
+        pointer: "/seconds".to_owned(),
+        from: json!("5"),
+        to: json!(5),
+    };
+    assert_eq!(repair.to_string(), "repaired: /seconds: \"5\" became 5");
+}
+
+#[test]
 fn truncated_text_and_json_in_prose_are_refused() {
     let entries = json!([{"name": "pay", "parameters": {"type": "object", "properties": {
         "to": {"type": "string"}, "amount": {"type": "integer"}, "tags": {"type": "array"}, "now": {"type": "boolean"}}}}]);
@@ -609,7 +696,7 @@ fn hostile_schemas_are_refused_or_bounded() {
     let unchecked = json!({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}});
     ready(bounded(unchecked.clone(), json!({"a": "y"})));
     assert!(matches!(
-        bounded(unchecked, json!({"a": 1})),
+        bounded(unchecked, json!({"a": [1]})),
         Err(CallError::Invalid { .. })
     ));
     ready(bounded(

@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::{CollectOptions, ParseOptions};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools_gateway::name_fault;
 use picktools_import::mcp;
 use picktools_import::mcp::{ConfigEnvironment, Configuration, McpConfigError, ServerFault};
 use serde::Serialize;
@@ -184,6 +185,7 @@ pub(super) fn find(
             None => None,
         };
         let reason = reason.or_else(|| difference(server, slice(&server.range), client));
+        let reason = reason.or_else(|| name_fault(name).map(str::to_owned));
         let is_moved = moved_names.contains(name);
         let reason = reason.or_else(|| is_moved.then(|| SAME_NAME.to_owned()));
         match reason {
@@ -320,7 +322,7 @@ pub(super) fn restored(
     let Some(servers) = servers(&root, place)? else {
         return Ok(None);
     };
-    let is_gateway = |entry: &&ObjectProp<'_>| is_gateway(entry, place);
+    let is_gateway = |entry: &&ObjectProp<'_>| is_own_gateway(entry, place);
     let Some(gateway) = servers.properties.iter().find(is_gateway) else {
         return Ok(None);
     };
@@ -355,13 +357,13 @@ pub(super) fn restored(
     Ok(Some(format!("{}{entries}{}", &text[..start], &text[end..])))
 }
 
-/// Returns `true` if a file has the gateway's entry.
+/// Returns `true` if a file has the entry that `init` wrote, and not one of the user's own.
 pub(super) fn has_gateway(text: &str, place: &ClientConfig) -> anyhow::Result<bool> {
     let (_, text) = split_mark(text);
     let root = parse_root(text)?;
     let servers = servers(&root, place)?;
     let entries = servers.map_or(&[][..], |servers| &servers.properties);
-    Ok(entries.iter().any(|entry| is_gateway(entry, place)))
+    Ok(entries.iter().any(|entry| is_own_gateway(entry, place)))
 }
 
 /// Returns the names of the projects in a file that have servers of their own.
@@ -425,6 +427,24 @@ fn is_gateway(entry: &ObjectProp<'_>, place: &ClientConfig) -> bool {
         && ARGUMENTS
             .iter()
             .all(|&one| arguments.next() == Some(Some(one)))
+}
+
+/// Returns `true` for an entry that starts the gateway with the file of this place.
+fn is_own_gateway(entry: &ObjectProp<'_>, place: &ClientConfig) -> bool {
+    let Node::Object(server) = &entry.value else {
+        return false;
+    };
+    let Some(arguments) = server.get_array("args") else {
+        return false;
+    };
+    let path = arguments.elements.get(ARGUMENTS.len());
+    let path = path.and_then(|path| path.as_string_lit());
+    let expected = place.gateway_command("");
+    is_gateway(entry, place)
+        && path.is_some_and(|path| {
+            Path::new(path.value.as_ref()) == place.upstreams
+                || expected.is_ok_and(|(_, expected)| path.value == expected)
+        })
 }
 
 /// Reads the servers as the gateway would. Returns the servers that it could not run, what it would

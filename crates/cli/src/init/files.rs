@@ -178,6 +178,15 @@ pub(super) fn read_upstreams(place: &ClientConfig) -> anyhow::Result<Option<Stri
     }
 }
 
+/// Writes the file that the gateway reads as it was.
+pub(super) fn rewrite_upstreams(place: &ClientConfig, text: &str) -> anyhow::Result<()> {
+    let permissions = fs::metadata(&place.upstreams)
+        .context("cannot read the upstreams file")?
+        .permissions();
+    disk::write_as(&place.upstreams, text.as_bytes(), permissions)?;
+    Ok(())
+}
+
 /// Removes the file that the gateway read, and the record, after `--undo`.
 pub(super) fn remove_upstreams(place: &ClientConfig) -> anyhow::Result<()> {
     for path in [&place.upstreams, &place.record] {

@@ -148,6 +148,11 @@ fn programs_of_a_project_are_not_started_without_a_request() {
     let machine = Machine::new();
     let touch = json!({"command": "touch", "args": [machine.path("started")]});
     machine.write("project/.mcp.json", &json!({"mcpServers": {"p": touch}}));
+    // Neither are those of a file that looks like the one behind a gateway.
+    machine.write(
+        "project/.mcp.upstreams.json",
+        &json!({"mcpServers": {"q": touch}}),
+    );
     let (report, output) = machine.doctor(&[]);
     assert_eq!(output.status.code(), Some(1));
     let problem = report["configurations"][0]["problem"].to_string();

@@ -723,7 +723,49 @@ fn init_uninstall_restores_and_removes_everything() {
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     assert_eq!(machine.read("home/.claude.json"), text);
     assert!(machine.read("project/.mcp.json").contains("\"x\""));
-    assert!(!machine.path("data").exists() && !machine.path("cache").exists());
+    assert!(!machine.path("data/gateway").exists());
+    // Files of others, and what is in no client's file, stay.
+    machine.write("data/of-others.txt", "x");
+    machine.write("data/upstreams/zed.json", "{}");
+    machine.write("data/gateway/pins.json", "{}");
+    let said = machine.init(&["--uninstall", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(said.err.contains("upstreams stays"), "{}", said.err);
+    assert!(machine.path("data/of-others.txt").exists());
+    assert!(machine.path("data/upstreams/zed.json").exists());
+    assert!(!machine.path("data/gateway").exists());
+}
+
+#[test]
+fn init_leaves_servers_that_the_gateway_cannot_name() {
+    let machine = Machine::new();
+    machine.write(
+        "home/.claude.json",
+        r#"{"mcpServers": {"github.com/a/b": {"command": "x"}, "fine": {"command": "y"}}}"#,
+    );
+    let (found, code) = machine.json(&["--yes"]);
+    assert_eq!(code, Some(0), "{found}");
+    assert_eq!(found["files"][0]["staying"][0]["name"], "github.com/a/b");
+    assert!(machine.read("home/.claude.json").contains("github.com/a/b"));
+    assert!(
+        !machine
+            .read("data/upstreams/claude-code.json")
+            .contains("github.com")
+    );
+}
+
+#[test]
+fn init_undo_leaves_an_entry_of_the_users_own() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"picktools": {"command": "picktools", "args": ["mcp", "--config", "/home/ada/servers.json"]}}}"#;
+    machine.write("home/.claude.json", text);
+    let (found, code) = machine.json(&["--undo"]);
+    assert_eq!(
+        (&found["files"][0]["status"], code),
+        (&json!("not_behind"), Some(1))
+    );
+    assert_eq!(machine.init(&["--uninstall", "--yes"]).code, Some(0));
+    assert_eq!(machine.read("home/.claude.json"), text);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn call_bash_needs_permission_and_confirmation() {
 #[test]
 fn call_that_cannot_run_reports_the_cause() {
     let (folder, catalog) = configuration();
-    let file = written(folder.path(), "{\"name\": 7}");
+    let file = written(folder.path(), "{\"name\": [7]}");
     let from_file = format!("@{}", file.display());
     for (arguments, code, said) in [
         (
@@ -186,7 +186,7 @@ fn call_that_cannot_run_reports_the_cause() {
             1,
             "greet(): name is required (validation_error); Example: greet(name=\"text\")",
         ),
-        (vec!["greet", "--args", &from_file], 1, "greet(name=7)"),
+        (vec!["greet", "--args", &from_file], 1, "greet(name=[7])"),
         (vec!["greet", "--args", "@nothing.json"], 2, "nothing.json"),
         (vec!["great", "--args", "{}"], 1, "did you mean"),
         (vec!["wipe"], 1, "permission_error"),

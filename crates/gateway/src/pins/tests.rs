@@ -164,6 +164,58 @@ fn approved_move_is_complete_once_nothing_waits() {
 }
 
 #[test]
+fn held_endpoint_is_not_approved_by_its_first_use_elsewhere() {
+    let mut file = PinsFile::default();
+    let mut first = TestGateway::new("one");
+    first.list_callable(&mut file, NewTools::Hold);
+    first.command = "other";
+    assert!(first.list_callable(&mut file, NewTools::Hold).is_empty());
+    let mut second = TestGateway::new("other");
+    second.scope = "b.json";
+    for _ in 0..3 {
+        assert!(second.list_callable(&mut file, NewTools::Hold).is_empty());
+        assert!(first.list_callable(&mut file, NewTools::Hold).is_empty());
+    }
+}
+
+#[test]
+fn partial_listing_does_not_end_a_move() {
+    let mut file = PinsFile::default();
+    let mut gateway = TestGateway::new("one");
+    gateway.list_callable(&mut file, NewTools::Approve);
+    gateway.command = "other";
+    gateway.list_callable(&mut file, NewTools::Approve);
+    decide(&mut file, "up/read", true).expect("it is quarantined");
+    gateway.texts.remove("write");
+    assert_eq!(gateway.list_callable(&mut file, NewTools::Approve).len(), 1);
+    gateway.texts.insert("write", 0);
+    let callable = gateway.list_callable(&mut file, NewTools::Approve);
+    assert_eq!(callable.into_keys().collect::<Vec<_>>(), ["read"]);
+}
+
+#[test]
+fn two_endpoints_of_one_scope_do_not_change_the_file_forever() {
+    let mut file = PinsFile::default();
+    let mut gateways = ["one", "other"].map(TestGateway::new);
+    for gateway in &mut gateways {
+        gateway.list_callable(&mut file, NewTools::Hold);
+    }
+    for id in ["up/read", "up/write"] {
+        decide(&mut file, id, true).expect("it is quarantined");
+    }
+    for _ in 0..3 {
+        for gateway in &mut gateways {
+            gateway.list_callable(&mut file, NewTools::Hold);
+        }
+    }
+    let settled = file.clone();
+    for gateway in &mut gateways {
+        assert_eq!(gateway.list_callable(&mut file, NewTools::Hold).len(), 2);
+    }
+    assert_eq!(file, settled);
+}
+
+#[test]
 fn denied_definition_is_not_approved_by_itself_at_another_endpoint() {
     let mut file = PinsFile::default();
     let mut gateway = TestGateway::new("one");

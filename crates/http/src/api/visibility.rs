@@ -33,8 +33,9 @@ pub(crate) fn restrict_options(
         ("options.access.quotas", &mut requested.access.quotas.keys()),
     ];
     for (place, names) in names_of_options {
-        // A glob matches eligible tools only.
-        for name in names.filter(|name| !is_glob(name)) {
+        // A glob of these options matches eligible tools only. Other options have no globs.
+        let may_be_glob = matches!(place, "options.always_include" | "options.fallbacks");
+        for name in names.filter(|name| !(may_be_glob && is_glob(name))) {
             view.find_tool(name)
                 .map_err(|error| Problem::invalid(error.to_string()).at(place))?;
         }

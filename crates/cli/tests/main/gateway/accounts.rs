@@ -169,7 +169,7 @@ fn call_of_merged_tool_without_a_known_server_is_refused() {
         assert_eq!(code(&refused), "invalid_arguments");
         assert!(said(&refused).contains("acme, globex"), "{refused}");
     }
-    let invalid = client.run("echo", json!({"text": 5, "server": "acme", "more": []}));
+    let invalid = client.run("echo", json!({"text": [5], "server": "acme", "more": []}));
     assert_eq!(code(&invalid), "invalid_arguments");
     for server in ["acme", "globex"] {
         assert!(reached(&place, server).is_empty());
