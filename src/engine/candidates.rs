@@ -92,7 +92,11 @@ impl<'q> Candidates<'q> {
         let protected_tools = protected.all();
         let of_subqueries = tools_of_subqueries(&subqueries, request);
         let mut all = request_candidates(request, ranked, &protected_tools);
-        let may_fit = all.len() > protected_tools.len() || !of_subqueries.is_empty();
+        let threshold = ranked.value_at(request.options.min_score);
+        let reaches = |candidate: &Candidate| {
+            !request.shows_nothing(ranked) && ranked.reaches(*candidate, threshold)
+        };
+        let may_fit = all.iter().any(reaches) || !of_subqueries.is_empty();
         let mut fallbacks = fallback_candidates(request, ranked, may_fit, &subqueries, &all);
         fallbacks.retain(|fallback| of_subqueries.iter().all(|(tool, _)| tool != fallback));
         if may_fit {

@@ -186,6 +186,10 @@ fn with_variable(option: clap::Arg) -> clap::Arg {
     match option.get_long() {
         Some(name) if !NOT_FROM_ENVIRONMENT.contains(&name) => {
             let variable = format!("PICKTOOLS_{}", name.to_uppercase().replace('-', "_"));
+            // An empty variable counts as none, as in a file of variables without a value.
+            if std::env::var_os(&variable).is_some_and(|value| value.is_empty()) {
+                return option;
+            }
             // The definition is made once, and lives as long as the program.
             option.env(&*variable.leak()).hide_env_values(true)
         }

@@ -76,6 +76,7 @@ impl MergedTools {
         }
         let mut used_names: HashSet<String> = shown_names.values().cloned().collect();
         used_names.extend(naming::FRONT_TOOLS.map(str::to_owned));
+        used_names.insert(naming::READ_RESULT.to_owned());
         let mut merged_tools = Self::default();
         for group in groups {
             let Some(first) = group.get(..2).and(group.first()) else {

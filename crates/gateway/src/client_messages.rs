@@ -86,14 +86,12 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
         let reason = format!("invalid params of {method}: {reason}");
         Err(Some(answer(id.clone(), INVALID_PARAMS, &reason)))
     };
-    if value
-        .get("params")
-        .is_some_and(|params| !params.is_object())
-    {
+    let params = value.get("params").filter(|params| !params.is_null());
+    if params.is_some_and(|params| !params.is_object()) {
         return invalid_params("give an object");
     }
     match parse(&text) {
-        Ok(message) if is_unread(&message) => match value.get("params") {
+        Ok(message) if is_unread(&message) => match params {
             None => invalid_params("they are missing"),
             Some(_) => invalid_params("a member is missing or has another type"),
         },
@@ -330,6 +328,8 @@ mod tests {
         for message in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"text":"\ud83d"}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"foo/bar"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}"#,

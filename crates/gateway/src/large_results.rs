@@ -11,14 +11,12 @@ use picktools_state::lock;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value, json};
 
-use crate::naming::CALL;
+use crate::naming::{CALL, READ_RESULT};
 use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::settings::Scan;
 use crate::upstream::Owner;
 
-/// The name of the tool that reads the rest of a result.
-pub(crate) const READ_RESULT: &str = "read_result";
 /// The prefix of a resource with a complete result.
 pub(crate) const RESULT_PREFIX: &str = "picktools://result/";
 

@@ -16,6 +16,9 @@ pub(crate) const DESCRIBE: &str = "describe_tool";
 pub(crate) const CALL: &str = "call_tool";
 pub(crate) const FRONT_TOOLS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
 
+/// The name of the tool that reads the rest of a large result.
+pub(crate) const READ_RESULT: &str = "read_result";
+
 /// Returns the name of a tool or prompt: `source__name`. It does not depend on other upstreams.
 ///
 /// A name that is too long or has characters that models do not accept ends with digits of its

@@ -171,8 +171,8 @@ struct ServerPins {
     /// Each tool has one pin for each endpoint, because configurations may use one name for
     /// different servers.
     tools: BTreeMap<String, Vec<Pin>>,
-    /// The digests of the endpoints that each scope used, by the scope. A file of an earlier version
-    /// has none.
+    /// The digests of the endpoints that each scope used, by the digest of the scope. A file of an
+    /// earlier version has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     scopes: BTreeMap<String, BTreeSet<String>>,
 }
@@ -273,7 +273,7 @@ pub(crate) struct PinDecisions {
 pub(crate) struct ServerListing<'a> {
     pub(crate) server: &'a Server,
     /// The scope of the server's name. It is empty if the name stands for one server everywhere.
-    pub(crate) scope: &'a str,
+    pub(crate) scope: String,
     pub(crate) rules: UpstreamRules,
     pub(crate) tools: &'a [Value],
 }
@@ -468,10 +468,11 @@ impl Pins {
 
     /// Returns the scope of a server's name. In a store, a name stands for one server: the machines
     /// that share it have different files.
-    pub(crate) fn scope<'a>(&self, server: &'a Server) -> &'a str {
-        match &self.shared {
-            StateHandle::Store(_) => "",
-            StateHandle::File(_) => server.scope.as_deref().unwrap_or_default(),
+    pub(crate) fn scope(&self, server: &Server) -> String {
+        match (&self.shared, &server.scope) {
+            // A scope may have a URL with a key.
+            (StateHandle::File(_), Some(scope)) => sha256(scope),
+            _ => String::new(),
         }
     }
 
@@ -673,7 +674,7 @@ impl PinsFile {
                 .quarantined
                 .keys()
                 .any(|id| id.split('/').next() == Some(source));
-        // A definition that was quarantined in one scope is not approved by the first use in another.
+        // What was quarantined in one scope is not approved by the first use in another.
         let has_quarantine = self.quarantined.iter().any(|(id, quarantined)| {
             id.split('/').next() == Some(source) && quarantined.endpoint_digest == endpoint_digest
         });

@@ -201,6 +201,14 @@ pub(super) fn find(
             }
         }
     }
+    // The new entry must not hide a server of the user.
+    let is_entry = |server: &StayingServer| server.name == place.entry;
+    if !has_gateway && block.staying.iter().any(is_entry) {
+        bail!(
+            "a server that stays has the name {:?}, which the gateway's entry needs; rename it",
+            place.entry
+        );
+    }
     if block.moving.is_empty() && has_gateway {
         return Ok(ClientSetup::Gateway(block.staying));
     }

@@ -169,6 +169,10 @@ fn read_record(place: &ClientConfig) -> Option<WriteRecord> {
 pub(super) fn read_upstreams(place: &ClientConfig) -> anyhow::Result<Option<String>> {
     match fs::symlink_metadata(&place.upstreams) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        // A link could lead to a file with other secrets.
+        Ok(metadata) if !metadata.is_file() => {
+            bail!("{} is not a file", place.upstreams.display())
+        }
         _ => {
             let text = bounded_text(&place.upstreams);
             let text =

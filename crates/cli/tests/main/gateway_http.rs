@@ -381,6 +381,10 @@ fn options_of_a_server_come_from_variables() {
         crate::cli::stderr(&output)
     };
     assert!(refused("PICKTOOLS_LISTEN", ":80").contains("the host is missing"));
+    assert!(
+        refused("PICKTOOLS_MODE", "").contains("no-such-file"),
+        "empty is unset"
+    );
     assert!(refused("PICKTOOLS_MODE", "all").contains("pass-through"));
     assert!(refused("PICKTOOLS_SETTINGS", "/no/such/settings.json").contains("settings.json"));
     assert!(refused("PICKTOOLS_NEW_KEY", "x").contains("no-such-file"));

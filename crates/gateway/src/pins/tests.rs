@@ -75,7 +75,7 @@ impl TestGateway {
             .collect();
         let listing = ServerListing {
             server: &server,
-            scope: self.scope,
+            scope: self.scope.to_owned(),
             rules,
             tools: &tools,
         };
