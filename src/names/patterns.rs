@@ -22,7 +22,8 @@ const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 /// ```
 #[derive(Debug)]
 pub struct ToolPatterns {
-    /// All patterns as they are written, because a name may look like a glob.
+    /// All patterns as they are written. The name of a tool may have characters of a glob, so a
+    /// pattern matches the tool of exactly this name in any case.
     names: BTreeSet<String>,
     globs: GlobSet,
 }

@@ -8,8 +8,8 @@ use super::{Author, MAX_CONTEXT_BYTES, Message, is_blank, sentence_ranges};
 use crate::function_words::has_content_word;
 use crate::reading::{TurnKind, request_text, scope, turn_kind};
 
-/// The number of bytes that are read of the end of the assistant's messages since the user's turn
-/// before, joined.
+/// The assistant's messages since the user's previous turn are joined. At most this many bytes, from
+/// their end, are read.
 const MAX_ANSWER_BYTES: usize = 1024;
 /// The smallest length, in bytes, of a turn with content of its own. The turn must also ask for
 /// something.
@@ -21,7 +21,8 @@ const MIN_REQUEST_BYTES: usize = 12;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SearchTexts {
     /// The text to search with, if it is not the complete text of the turn. For an answer or a
-    /// continuation, it includes the context. For an idle turn, it is that of the turn before.
+    /// continuation, it includes the context. For an idle turn, it is the text
+    /// to search with of the previous turn.
     pub(super) request: Option<String>,
     /// The context and the request, joined, as a second text to search with. Empty if there is no
     /// context, or if `request` includes it.
@@ -47,8 +48,8 @@ impl SearchTexts {
         let remaining = remove_ruled_out(asked.as_deref().unwrap_or(text));
         let request = remaining.or(asked);
         let text = request.as_deref().unwrap_or(text);
-        let may_be_small_talk = !is_blank(text) && !is_json(text);
-        let scope = scope(text).filter(|_| may_be_small_talk).map(Finite);
+        let is_readable = !is_blank(text) && !is_json(text);
+        let scope = scope(text).filter(|_| is_readable).map(Finite);
         Self {
             request,
             scope,

@@ -35,9 +35,10 @@ Examples:
 
 /// Check configured MCP servers, and print the state of each.
 ///
-/// The command starts or contacts each server and lists its tools. Without --config, --url or a
-/// command, it checks the servers of your clients, as `picktools init` finds them, and those behind
-/// their gateways. The servers of a project's file are only checked with --config.
+/// The command starts or contacts each server and lists its tools. Without --config, --url or
+/// COMMAND, it checks the servers in the files of your clients, which `picktools init` finds, and
+/// the servers that `init` has moved. The servers of a project's file are only checked with
+/// --config.
 ///
 /// The exit code is 0 if all servers can be used and no definition waits for approval, and else 1.
 #[derive(Args)]

@@ -62,8 +62,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// --undo needs no --yes. --uninstall puts the servers back, but removes the data only with
-    /// --yes.
+    /// With --json, --undo puts the servers back without --yes. --uninstall does that, too, but
+    /// removes the data only with --yes.
     #[arg(long)]
     json: bool,
 }

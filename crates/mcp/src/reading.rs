@@ -81,7 +81,7 @@ pub fn message_id(message: &[u8]) -> Option<serde_json::Value> {
 fn scan(message: &[u8]) -> Scan<'_> {
     let text = String::from_utf8_lossy(message);
     let bytes = text.as_bytes();
-    // A CR or LF at the end of the message is no part of a string, even of one that is not closed.
+    // The line end after the message is not escaped, although it follows a string that is not closed.
     let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let content_end = bytes.len() - bytes.iter().rev().take_while(is_line_end).count();
     let mut mended = Mended::default();

@@ -68,7 +68,7 @@ fn validate_repair_llm_repairs_and_reports() {
         "{report}"
     );
 
-    let (code, text, asked) = validate(&calls, &json!({"path": 7}), &["--repair-llm"]);
+    let (code, text, asked) = validate(&calls, &json!({"path": {"of": 7}}), &["--repair-llm"]);
     assert!(
         code == Some(1) && asked == 1 && text.contains("a repair failed: llm:m-1: "),
         "{text}"
