@@ -7,7 +7,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 
-/// The characters by which a text is a glob.
+/// The characters that make a text a glob.
 const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 
 /// The compiled names and globs of tools.
@@ -22,8 +22,8 @@ const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 /// ```
 #[derive(Debug)]
 pub struct ToolPatterns {
-    /// All patterns as they are written. The name of a tool may have characters of a glob, so a
-    /// pattern matches the tool of exactly this name in any case.
+    /// All patterns as they are written. A glob also matches a tool whose name is exactly the text of
+    /// the glob, because names may have such characters.
     names: BTreeSet<String>,
     globs: GlobSet,
 }

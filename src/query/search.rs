@@ -14,15 +14,15 @@ const MAX_ANSWER_BYTES: usize = 1024;
 /// The smallest length, in bytes, of a turn with content of its own. The turn must also ask for
 /// something.
 const MIN_CONTENT_BYTES: usize = 20;
-/// The smallest length, in bytes, of a part of a text that is used without the rest.
+/// The smallest length, in bytes, of a part of a text that may replace the complete text.
 const MIN_REQUEST_BYTES: usize = 12;
 
 /// The query texts of a request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SearchTexts {
-    /// The text to search with, if it is not the complete text of the turn. For an answer or a
-    /// continuation, it includes the context. For an idle turn, it is the text
-    /// to search with of the previous turn.
+    /// The text to search with, if it is not the complete text of the turn. If the turn answers or
+    /// continues an earlier one, it includes the context. For an idle turn, it is the search text of
+    /// the previous turn.
     pub(super) request: Option<String>,
     /// The context and the request, joined, as a second text to search with. Empty if there is no
     /// context, or if `request` includes it.
@@ -138,7 +138,7 @@ impl SearchTexts {
         self.scope.map(|scope| scope.0)
     }
 
-    /// Returns `true` unless the words of the request ask for nothing.
+    /// Returns `true` if the words of the request may ask for something.
     fn may_ask(&self) -> bool {
         self.scope().is_none_or(|scope| scope >= 0.0)
     }
@@ -218,7 +218,8 @@ fn end_of_answers(answers: &[Message]) -> String {
     end(&texts.join("\n"), MAX_ANSWER_BYTES).to_owned()
 }
 
-/// Returns `true` if a text is a JSON object or array. A program made it, so it is a request.
+/// Returns `true` if a text is a JSON object or array. Programs write such texts, so they are
+/// requests, not small talk.
 fn is_json(text: &str) -> bool {
     let text = text.trim();
     let is_bracketed = text.starts_with('{') && text.ends_with('}')

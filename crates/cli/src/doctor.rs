@@ -36,8 +36,8 @@ Examples:
 /// Check configured MCP servers, and print the state of each.
 ///
 /// The command starts or contacts each server and lists its tools. Without --config, --url or
-/// COMMAND, it checks the servers in the files of your clients, which `picktools init` finds, and
-/// the servers that `init` has moved. The servers of a project's file are only checked with
+/// COMMAND, it checks the servers in the files of your clients (the files that `picktools init`
+/// finds) and the servers that `init` has moved. The servers of a project's file are only checked with
 /// --config.
 ///
 /// The exit code is 0 if all servers can be used and no definition waits for approval, and else 1.

@@ -51,7 +51,7 @@ pub(super) struct InitCommand {
     /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
-    /// Put the servers back into the clients' files. What you changed since stays.
+    /// Put the servers back into the clients' files. Your later changes to the files are kept.
     #[arg(long)]
     undo: bool,
     /// Undo everything, and remove the approvals, caches and other data of picktools.
@@ -62,8 +62,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// With --json, --undo puts the servers back without --yes. --uninstall does that, too, but
-    /// removes the data only with --yes.
+    /// With --json, --undo and --uninstall put the servers back without --yes. --uninstall removes
+    /// the data only with --yes.
     #[arg(long)]
     json: bool,
 }

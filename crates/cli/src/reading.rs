@@ -23,7 +23,7 @@ pub(super) struct CatalogArgs {
     /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
     ///
     /// A file contains tools, an OpenAPI document, or a configuration of MCP servers, which are
-    /// asked for their tools. Of a folder, tools.jsonl is read. Without it, tools.json is read, or
+    /// asked for their tools. In a folder, tools.jsonl is read. Without it, tools.json is read, or
     /// else all *.json, *.jsonl, *.yaml and *.yml files. The folder of an index that `picktools
     /// index --out` saved is a catalog, too. May be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", required = true)]
@@ -45,11 +45,11 @@ pub(super) struct ReadingArgs {
     aliases: Option<PathBuf>,
     /// On a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
-    /// A name conflict is a name that two tools of a source share, or an alias that another tool
-    /// claims. Tools of several sources may share a name. The default is strict. If the catalog has
-    /// MCP servers, it is warn, because one server must not take down the others. With warn, the
-    /// first tool keeps the name or alias; tools of untrusted sources come last. The other tool or
-    /// alias is left out.
+    /// A name conflict: two tools of a source have the same name, or an alias is the name or alias
+    /// of another tool. Tools of several sources may share a name. The default is `strict`, or `warn`
+    /// if the catalog has MCP servers, because one server must not take down the others. With `warn`,
+    /// the first tool keeps the name or alias; tools of untrusted sources come last. The other tool
+    /// or alias is left out.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
     /// Refuse a catalog with an entry that is not a valid tool.

@@ -68,7 +68,7 @@ pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(format!("{answer}\n").into_bytes())
 }
 
-/// Makes the same repairs without a check of the result, which may still be invalid JSON.
+/// Repairs a message without a check of the result, which may still be invalid JSON.
 pub fn mend(message: &[u8]) -> Cow<'_, str> {
     scan(message).text
 }
@@ -81,7 +81,7 @@ pub fn message_id(message: &[u8]) -> Option<serde_json::Value> {
 fn scan(message: &[u8]) -> Scan<'_> {
     let text = String::from_utf8_lossy(message);
     let bytes = text.as_bytes();
-    // The line end after the message is not escaped, although it follows a string that is not closed.
+    // The line end after the message is never escaped, not even if the last string is not closed.
     let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let content_end = bytes.len() - bytes.iter().rev().take_while(is_line_end).count();
     let mut mended = Mended::default();
@@ -241,7 +241,7 @@ pub(super) struct Lines<R> {
     /// Complete lines, and how much of them was passed on.
     ready: (Vec<u8>, usize),
     has_ended: bool,
-    /// `true` if a line is too long: reading fails after the lines before it.
+    /// `true` if a line is too long. The lines before it are delivered, then reading fails.
     has_long_line: bool,
     /// The size of the longest line that is accepted.
     max_bytes: usize,
@@ -387,7 +387,7 @@ mod tests {
             (&answer["id"], &answer["error"]["code"]),
             (&json!(7), &json!(-32700))
         );
-        // The id of a value inside is not that of the message.
+        // The id inside of the result is not the id of the message.
         let inner = readable(b"{\"result\": {\"id\": 7, 'a': 1}}\n");
         assert!(matches!(inner, Cow::Borrowed(_)));
     }

@@ -34,7 +34,7 @@ Examples:
 pub(super) struct OpenApiCommand {
     /// Documents, folders of documents, or - for standard input.
     ///
-    /// Of a folder, all *.json, *.yaml and *.yml files are read, also those in subfolders.
+    /// In a folder, all *.json, *.yaml and *.yml files are read, also those in subfolders.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
