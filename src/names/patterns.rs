@@ -22,8 +22,8 @@ const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 /// ```
 #[derive(Debug)]
 pub struct ToolPatterns {
-    /// All patterns as they are written. A glob also matches a tool whose name is exactly the text of
-    /// the glob, because names may have such characters.
+    /// All patterns as they are written, the globs too. A tool's name may have a character such as
+    /// `*`; a pattern that is equal to the name matches it.
     names: BTreeSet<String>,
     globs: GlobSet,
 }
@@ -87,7 +87,7 @@ impl ToolPatterns {
     }
 }
 
-/// Returns `true` if a text has a character of a glob.
+/// Returns `true` if a text has one of the characters `*`, `?`, `[` and `{`.
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(GLOB_CHARACTERS)
 }

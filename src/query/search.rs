@@ -21,8 +21,8 @@ const MIN_REQUEST_BYTES: usize = 12;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SearchTexts {
     /// The text to search with, if it is not the complete text of the turn. If the turn answers or
-    /// continues an earlier one, it includes the context. For an idle turn, it is the search text of
-    /// the previous turn.
+    /// continues an earlier one, this text includes the context. For an idle turn, it is the text that
+    /// the previous turn was searched with.
     pub(super) request: Option<String>,
     /// The context and the request, joined, as a second text to search with. Empty if there is no
     /// context, or if `request` includes it.
@@ -158,7 +158,7 @@ impl SearchTexts {
 
 /// The user's turn before the one that is read.
 struct PreviousTurn<'t> {
-    /// The turn, read as a request of its own.
+    /// The texts of the turn alone, without the messages before it.
     own: SearchTexts,
     /// The messages before the turn.
     earlier: &'t [Message],
@@ -227,7 +227,8 @@ fn is_json(text: &str) -> bool {
     is_bracketed && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Returns the last sentence of several. After thanks or a greeting it may be a request.
+/// Returns the last sentence if the text has more than one. After thanks or a greeting it may be a
+/// request.
 fn last_sentence(text: &str) -> Option<&str> {
     let [.., _, last] = &sentence_ranges(text)[..] else {
         return None;

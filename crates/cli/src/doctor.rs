@@ -37,8 +37,8 @@ Examples:
 ///
 /// The command starts or contacts each server and lists its tools. Without --config, --url or
 /// COMMAND, it checks the servers in the files of your clients (the files that `picktools init`
-/// finds) and the servers that `init` has moved. The servers of a project's file are only checked with
-/// --config.
+/// finds) and the servers that `init` has moved. The files in a project folder, such as
+/// `.mcp.json`, are checked only if --config names them.
 ///
 /// The exit code is 0 if all servers can be used and no definition waits for approval, and else 1.
 #[derive(Args)]

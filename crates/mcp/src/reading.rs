@@ -245,7 +245,8 @@ pub(super) struct Lines<R> {
     has_long_line: bool,
     /// The size of the longest line that is accepted.
     max_bytes: usize,
-    /// Set before reading fails because of a long line, so that the connection can report that.
+    /// Becomes `true` when a line is too long, before reading fails. The connection can then report
+    /// the cause.
     too_long: Arc<AtomicBool>,
 }
 
