@@ -14,15 +14,16 @@ const MAX_ANSWER_BYTES: usize = 1024;
 /// The smallest length, in bytes, of a turn with content of its own. The turn must also ask for
 /// something.
 const MIN_CONTENT_BYTES: usize = 20;
-/// The smallest length, in bytes, of a part of a text that may replace the complete text.
+/// The smallest length, in bytes, of a part of a turn that is used as the request instead of the
+/// complete turn.
 const MIN_REQUEST_BYTES: usize = 12;
 
 /// The query texts of a request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SearchTexts {
     /// The text to search with, if it is not the complete text of the turn. If the turn answers or
-    /// continues an earlier one, this text includes the context. For an idle turn, it is the text that
-    /// the previous turn was searched with.
+    /// continues an earlier one, this text includes the context. For an idle turn, such as thanks,
+    /// it is the search text of the previous turn.
     pub(super) request: Option<String>,
     /// The context and the request, joined, as a second text to search with. Empty if there is no
     /// context, or if `request` includes it.

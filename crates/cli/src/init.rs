@@ -62,8 +62,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// If --json is given, --undo and --uninstall put the servers back even without --yes.
-    /// --uninstall removes the data only with --yes.
+    /// With --json, the options --undo and --uninstall put the servers back without --yes, but
+    /// --uninstall removes the data only if --yes is given, too.
     #[arg(long)]
     json: bool,
 }

@@ -76,8 +76,8 @@ fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
 struct Cli {
     /// Log details to standard error.
     ///
-    /// When a catalog is read, the log shows, for example, each alias that is registered or
-    /// resolved. PICKTOOLS_LOG sets the levels, as in picktools=debug, and takes precedence over
+    /// When a catalog is read, the log shows, for example, each alias (another name of a tool) and its
+    /// tool. PICKTOOLS_LOG sets the levels, as in picktools=debug, and takes precedence over
     /// this option.
     #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
     verbose: bool,

@@ -48,8 +48,8 @@ pub(super) struct ReadingArgs {
     /// A name conflict: two tools of a source have the same name, or an alias is the name or alias
     /// of another tool. Tools of several sources may share a name. The default is `strict`, or `warn`
     /// if the catalog has MCP servers, because one server must not take down the others. With `warn`,
-    /// the first tool keeps the name or alias; tools of untrusted sources come last. The other tool
-    /// or alias is left out.
+    /// the tool that is first in the catalog keeps the name or alias, and the other tool or alias is
+    /// left out. A tool of a trusted source takes precedence over one of an untrusted source.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
     /// Refuse a catalog with an entry that is not a valid tool.
@@ -61,7 +61,7 @@ pub(super) struct ReadingArgs {
     ///
     /// Sources are trusted by default. A source with a confusable name, such as one with a Cyrillic
     /// letter, is untrusted, too. The aliases of an untrusted source are ignored unless
-    /// --allow-claimed-aliases is given. Its tools lose name conflicts.
+    /// --allow-claimed-aliases is given.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
     /// Accept aliases that untrusted sources claim, except well-known names.

@@ -23,8 +23,8 @@ pub(super) struct StoreArgs {
     /// the machine do not see the password. Without --store, PICKTOOLS_STORE is ignored.
     ///
     /// `picktools index` publishes a catalog in the store. `pick` and gateways read it there. A
-    /// store with a catalog needs Redis 8, or an older Redis or a Valkey with RediSearch 2.10 or
-    /// newer (docs/operations/scale.md). Gateways also keep their state in the store: approvals, pending
+    /// store with a catalog needs Redis 8. An older Redis, or Valkey, needs RediSearch 2.10 or newer
+    /// (docs/operations/scale.md). Gateways also keep their state in the store: approvals, pending
     /// calls and sessions. A store without a catalog needs Redis 7 or newer, or Valkey.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
