@@ -311,7 +311,7 @@ async fn unsuitable_calls_are_not_sent_to_the_model() {
     });
     let repairer = repairer(Provider::OpenAiChat, &server);
     for wrong in [
-        call("set_forecast", "{\"city\": \"Bern\", \"days\": \"3\"}"),
+        call("set_forecast", "{\"city\": \"Bern\", \"days\": \"many\"}"),
         call("legacy", "no JSON"),
         call("no_such_tool", "{}"),
         call("get_forecast", "{\"city\": \"Bern\", \"days\": 1"),
