@@ -458,7 +458,7 @@ async fn invalid_call_does_not_run_and_suggests_a_correction() {
         Some("Example: my_tool(param1=\"text\")")
     );
     for wrong in [
-        json!({"param1": 1}),
+        json!({"param1": {"of": 1}}),
         json!({"param1": "x", "count": "many"}),
         json!({"param1": "x", "on": "perhaps"}),
         json!({"param1": "x", "list": ["a", 7]}),

@@ -500,7 +500,7 @@ async fn invalid_bash_arguments_are_a_validation_error() {
     let manager = place.manager(BashOptions::default());
     let wrong = [
         json!({}),
-        json!({"command": 5}),
+        json!({"command": {"of": 5}}),
         json!({"command": "true", "timeout": 0}),
         json!({"command": "true", "x": 1}),
     ];

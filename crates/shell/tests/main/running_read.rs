@@ -409,9 +409,9 @@ async fn invalid_read_arguments_are_a_validation_error() {
     let manager = place.manager();
     for arguments in [
         json!({}),
-        json!({"file_paths": "inside.txt"}),
+        json!({"file_paths": {"of": 1}}),
         json!({"file_paths": []}),
-        json!({"file_paths": [1]}),
+        json!({"file_paths": [{"of": 1}]}),
     ] {
         let executed = run(&manager, arguments.clone()).await;
         assert_eq!(
