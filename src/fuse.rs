@@ -40,8 +40,9 @@ const MOST_ASKS: f32 = 2.0;
 /// The least log-odds, that a request asks for something and that a tool serves it, with which
 /// tools are shown.
 const MIN_SUPPORT: f32 = -0.13;
-/// The answerability of a request at that limit. If four requests of five have a tool, about one in
-/// nine of those without enough support has one.
+/// The highest answerability of a request whose support is below [`MIN_SUPPORT`]; far below, it
+/// approaches 0. On average, about one in nine of these requests has a tool, if four requests of five
+/// have one.
 const UNSUPPORTED_ANSWERABLE: f32 = 0.3;
 /// The additional support per unit of the logarithm by which a catalog is smaller than
 /// [`SMALL_CATALOG_END`]. In a small catalog, words and meanings say less about the best tool.
@@ -510,6 +511,7 @@ impl FusedValues {
             estimate.answerable = self.answerability(evidence, asks, scope);
             if estimate.support < MIN_SUPPORT {
                 // Nothing is shown, so it is not said to be likely that a tool fits.
+                // From 1 at the limit to 0 far below it.
                 let below_limit = logistic(estimate.support - MIN_SUPPORT) / 0.5;
                 let most = UNSUPPORTED_ANSWERABLE * below_limit;
                 estimate.answerable = estimate.answerable.min(most);

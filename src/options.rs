@@ -118,8 +118,9 @@ pub struct PickOptions {
     /// of tools; one that matches no tool is an unknown value of the selection.
     pub always_include: Vec<String>,
     /// Names and globs of general tools, such as a web search. If no other tool fits, the best of
-    /// them are picked, whatever their scores. If others may fit, but none is likely to, the best
-    /// one takes a place. Small talk gets none.
+    /// them are picked, whatever their scores. If others may fit, but neither answerability nor a
+    /// score for a part of the request reaches 0.5, the best one takes a place. Small talk and
+    /// requests that name a tool get no fallbacks.
     pub fallbacks: Vec<String>,
     /// Tools that the task has called so far, the latest last, in addition to those that the
     /// request's transcript calls. They are picked with any score unless ineligible. They do not
@@ -183,12 +184,11 @@ impl PickOptions {
         }
         for (option, names) in self.floors() {
             for glob in names.iter().filter(|name| is_glob(name)) {
-                let is_unmatched = || {
-                    let patterns = ToolPatterns::new(std::slice::from_ref(glob)).ok()?;
-                    let mut tools = catalog.ids();
-                    Some(!tools.any(|tool| patterns.matches_tool(catalog, tool)))
+                let Ok(patterns) = ToolPatterns::new(std::slice::from_ref(glob)) else {
+                    continue;
                 };
-                if is_unmatched() == Some(true) {
+                let mut tools = catalog.ids();
+                if !tools.any(|tool| patterns.matches_tool(catalog, tool)) {
                     unknown_values.push(UnknownValue::new(option, glob, sources.names()));
                 }
             }
@@ -196,8 +196,9 @@ impl PickOptions {
         unknown_values
     }
 
-    /// Returns the options that name tools to pick whatever their scores.
-    fn floors(&self) -> [(&'static str, &[String]); 2] {
+    /// Returns the options that name tools to pick whatever their scores: `always_include` and
+    /// `fallbacks`.
+    pub fn floors(&self) -> [(&'static str, &[String]); 2] {
         [
             ("always_include", &self.always_include),
             ("fallbacks", &self.fallbacks),

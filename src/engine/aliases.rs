@@ -44,10 +44,9 @@ pub(super) fn deprecated_aliases(
         record_use(&mention.name, NameOrigin::Request);
     }
     let excluded = access.exclude.iter().chain(access.quotas.keys());
-    for name in request.always.values().chain(request.fallbacks.values()) {
-        record_use(name, NameOrigin::Caller);
-    }
-    for name in excluded.chain(&access.quarantine) {
+    let options = request.options;
+    let included = options.always_include.iter().chain(&options.fallbacks);
+    for name in included.chain(excluded).chain(&access.quarantine) {
         record_use(name, NameOrigin::Caller);
     }
     for name in request.in_use.tools.values() {

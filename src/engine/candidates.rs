@@ -1,6 +1,7 @@
 //! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
 //! in use, always included, of a picked skill), or reach `min_score` for a subquery. If none of
-//! them is likely to fit, the caller's best fallback is a candidate; without any, all fallbacks are.
+//! them is likely to fit, the caller's best fallback is a candidate, too. If there are no others,
+//! all fallbacks are candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::request::Request;
 use crate::index::DuplicateGroups;
 use crate::options::{PickOptions, SelectionMode};
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
-use crate::select::{Decision, POOL};
+use crate::select::{Decision, POOL, picks};
 use crate::selection::Stage;
 
 /// The number of best candidates whose evidence a selection contains with the option `debug`. It
@@ -97,7 +98,8 @@ impl<'q> Candidates<'q> {
             !request.shows_nothing(ranked) && ranked.reaches(*candidate, threshold)
         };
         let may_fit = all.iter().any(reaches) || !of_subqueries.is_empty();
-        let mut fallbacks = fallback_candidates(request, ranked, may_fit, &subqueries, &all);
+        let mut fallbacks =
+            fallback_candidates(request, ranked, may_fit, &subqueries, &of_subqueries, &all);
         fallbacks.retain(|fallback| of_subqueries.iter().all(|(tool, _)| tool != fallback));
         if may_fit {
             protected.mandatory.extend(&fallbacks);
@@ -152,14 +154,9 @@ impl<'q> Candidates<'q> {
 
     /// Returns the number of candidates that are not picked.
     pub(super) fn not_picked(&self, decisions: &[Decision]) -> usize {
-        let mut picked = BTreeSet::new();
-        for decision in decisions {
-            if decision.picked().is_some() {
-                picked.insert(decision.tool);
-            }
-        }
-        let is_picked = |candidate: &&Candidate| picked.contains(&candidate.tool);
-        self.all.len() - self.all.iter().filter(is_picked).count()
+        let picked: BTreeSet<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
+        let is_left = |candidate: &&Candidate| !picked.contains(&candidate.tool);
+        self.all.iter().filter(is_left).count()
     }
 
     /// Returns the number of ranked tools that are neither candidates nor required by picks.
@@ -188,6 +185,7 @@ fn fallback_candidates(
     ranked: &RequestRanking<'_>,
     may_fit: bool,
     subqueries: &[Subquery<'_>],
+    of_subqueries: &[(ToolId, usize)],
     candidates: &[Candidate],
 ) -> BTreeSet<ToolId> {
     let mut fallbacks: BTreeSet<ToolId> = request.ranked_fallbacks().collect();
@@ -196,10 +194,9 @@ fn fallback_candidates(
     }
     if may_fit {
         let mut likely = ranked.answerable(&[]);
-        for subquery in subqueries {
-            for Candidate { tool, .. } in subquery.candidates(request) {
-                likely = likely.map(|likely| likely.max(subquery.fused.score(tool)));
-            }
+        for &(tool, position) in of_subqueries {
+            let score = subqueries[position].fused.score(tool);
+            likely = likely.map(|likely| likely.max(score));
         }
         if likely.is_none_or(|likely| likely >= LIKELY) {
             return BTreeSet::new();

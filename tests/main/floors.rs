@@ -215,7 +215,7 @@ fn tools_in_use_do_not_keep_fallbacks_away() {
 }
 
 #[test]
-fn ineligible_fallback_is_not_picked_and_reported() {
+fn ineligible_fallback_is_not_picked() {
     let options = PickOptions {
         access: Access {
             deny_sources: ["wiki".to_owned()].into(),

@@ -32,10 +32,10 @@ PICKS: list[tuple[str, dict[str, Any], str]] = [
     ("a misspelt access", {"access": {"allow_unsave": True}}, "access"),
     ("roles as text", {"access": {"roles": "admin"}}, "access"),
     ("an access that is a list", {"access": ["admin"]}, "access"),
-    ("a tool that is none", {"access": {"exclude": ["no such tool"]}}, "access"),
-    ("a tool that is none", {"always_include": ["no such tool"]}, "always_include"),
-    ("a fallback that is none", {"fallbacks": ["no such tool"]}, "fallbacks"),
-    ("a glob that is none", {"fallbacks": ["["]}, "fallbacks"),
+    ("an unknown tool", {"access": {"exclude": ["no such tool"]}}, "access"),
+    ("an unknown tool", {"always_include": ["no such tool"]}, "always_include"),
+    ("an unknown fallback", {"fallbacks": ["no such tool"]}, "fallbacks"),
+    ("an invalid glob", {"fallbacks": ["["]}, "fallbacks"),
     ("no reranker", {"rerank": "always"}, "rerank"),
 ]
 

@@ -1,11 +1,12 @@
-//! Scalars of another type than the schema requires, such as `"5"` for an integer. Models send them
+//! Values of another type than the schema requires, such as `"5"` for an integer or `"red"` for a
+//! list of one. Models send them
 //! often, and their meaning is clear.
 
 use picktools::schema::{ArgumentCheck, resolve};
 use serde_json::Value;
 
-/// The most values that are converted in one call.
-const MAX_CONVERTED: usize = 64;
+/// The most rounds for one call. Each converts a value; the last finds that none is left.
+const MAX_ROUNDS: usize = 64;
 /// The keywords of faults that a conversion may mend.
 const KEYWORDS: [&str; 5] = ["type", "enum", "const", "anyOf", "oneOf"];
 
@@ -25,7 +26,7 @@ pub(crate) fn convert(
 ) -> Option<(Value, Vec<Conversion>)> {
     let mut converted = arguments.clone();
     let mut conversions = Vec::new();
-    for _ in 0..MAX_CONVERTED {
+    for _ in 0..MAX_ROUNDS {
         let faults = check.faults(&converted);
         let Some(fault) = faults.first() else {
             return check
@@ -65,7 +66,7 @@ fn candidates(value: &Value, schema: Option<&Value>) -> Vec<Value> {
     match value {
         Value::String(text) => {
             let text = text.trim();
-            // Only plain numbers: `0x5` and ` 5 kg` are none.
+            // Only plain numbers, not `0x5` or `5 kg`.
             let is_plain = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
             if text.chars().all(is_plain)
                 && let Ok(number @ Value::Number(_)) = serde_json::from_str(text)

@@ -101,7 +101,8 @@ pub enum Repair {
         /// JSON pointer to the value.
         pointer: String,
     },
-    /// A value had another type, or other upper and lower case, than the schema requires.
+    /// A value had another type, or other upper and lower case, than the schema requires, or was not
+    /// in a list.
     Converted {
         /// JSON pointer to the value.
         pointer: String,
@@ -511,7 +512,7 @@ impl Hydrator {
             }
             return Ok((decoded, repaired));
         }
-        // The meaning of such a value is clear, so that holds for unsafe tools, too.
+        // Other than decoding, this is done for unsafe tools, too: each value has only one meaning.
         if let Some((converted, conversions)) = convert(&check, schema, &arguments) {
             for Conversion { pointer, from, to } in conversions {
                 repaired.push(Repair::Converted { pointer, from, to });

@@ -50,9 +50,10 @@ pub(super) struct DoctorCommand {
     #[arg(long, value_name = "MS", default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CATALOG)]
     server_timeout_ms: u64,
-    /// Folder whose subfolder `gateway` holds the approvals.
+    /// Folder with approved and quarantined definitions, in its subfolder `gateway`.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. With
+    /// --store, they are in the store.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -274,7 +275,7 @@ impl ConfigurationReport {
             (None, _) => "command line".to_owned(),
         };
         if self.behind_gateway {
-            title.push_str(" (behind the gateway)");
+            title.push_str(" (servers of the gateway)");
         }
         output::answer(title)?;
         if let Some(problem) = &self.problem {

@@ -225,7 +225,8 @@ impl InitCommand {
             folders.push(upstreams);
         } else if !self.json {
             output::note(format!(
-                "{} stays: it has servers or backups that are in no client's file",
+                "{} stays: it has servers or backups that were not put back; remove it \
+                 yourself if you do not need them",
                 printable(&upstreams)
             ));
         }
@@ -253,10 +254,14 @@ impl InitCommand {
 
     /// Asks on the terminal. Without a terminal the answer is no.
     fn confirm(&self, question: &str) -> io::Result<bool> {
-        if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        if !self.can_ask() {
             return Ok(false);
         }
         ask(question)
+    }
+
+    fn can_ask(&self) -> bool {
+        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Applies a planned change, after a confirmation if needed.
@@ -271,7 +276,7 @@ impl InitCommand {
         }
         // Servers are put back without a question.
         if report.status != Status::WouldRestore && !self.yes {
-            if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            if !self.can_ask() {
                 return Ok(());
             }
             if !ask("  Write this file? [y/N] ")? {
@@ -337,7 +342,9 @@ impl InitCommand {
             )))?;
         }
         for StayingServer { name, reason } in &report.staying {
-            output::answer(output::line(format!("  {name} stays: {reason}")))?;
+            output::answer(output::line(format!(
+                "  {name} stays in this file: {reason}"
+            )))?;
         }
         for warning in &report.warnings {
             output::answer(output::line(format!("  warning: {warning}")))?;
@@ -370,10 +377,10 @@ impl InitCommand {
                 return Ok(());
             }
             Status::NoServers => "  no servers".to_owned(),
-            Status::Already => "  already behind picktools".to_owned(),
+            Status::Already => "  already uses the picktools gateway".to_owned(),
             Status::WouldWrite => "  nothing was written".to_owned(),
             Status::Written => format!("  written; the backup is {backup}"),
-            Status::NotBehind => "  not behind picktools".to_owned(),
+            Status::NotBehind => "  does not use the picktools gateway".to_owned(),
             Status::WouldRestore => "  would put the servers back".to_owned(),
             Status::Restored => format!("  restored; the file with the gateway is in {backup}"),
             Status::Declined => "  left unchanged".to_owned(),
@@ -592,7 +599,7 @@ fn plan_undo(
     }
     file.check_writable()?;
     let restored = match file.backup_of_unchanged(place) {
-        Some((_, backup)) => backup,
+        Some(backup) => backup,
         None => {
             let moved = files::read_upstreams(place)?.with_context(|| {
                 format!(

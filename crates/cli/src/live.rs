@@ -221,23 +221,15 @@ impl LiveArgs {
                     server.name
                 )),
             ),
-            Err(error) => match cached {
-                Some((tools, age)) => {
-                    let age = age.as_secs() / 60;
-                    (
-                        Some(tools),
-                        Some(format!(
-                            "{}: {}; using its tools of {age} minutes ago",
-                            error.server,
-                            describe(&error)
-                        )),
-                    )
-                }
-                None => (
-                    None,
-                    Some(format!("{}: {}", error.server, describe(&error))),
-                ),
-            },
+            Err(error) => {
+                let reason = format!("{}: {}", error.server, describe(&error));
+                let Some((tools, age)) = cached else {
+                    return (None, Some(reason));
+                };
+                let age = age.as_secs() / 60;
+                let reason = format!("{reason}; using its tools of {age} minutes ago");
+                (Some(tools), Some(reason))
+            }
         }
     }
 }

@@ -161,7 +161,7 @@ struct PicksArgs {
     always_include: Vec<String>,
     /// Pick this tool if no other tool fits; may be repeated, and may be a glob.
     ///
-    /// That suits general tools, such as a web search. Small talk gets none of them.
+    /// Use it for general tools, such as a web search. It is not used for small talk.
     #[arg(long = "fallback", value_name = "TOOL")]
     fallbacks: Vec<String>,
     /// Largest number of tokens of the picks' definitions.

@@ -283,7 +283,8 @@ impl CallRunner<'_> {
         };
         passthrough::rewrite_uris(&mut result, snapshot.settings.names, source);
         let mut note = None;
-        // A program that calls the HTTP API is no model.
+        // Only a call over MCP has a context. Its result is for a model, so it is shortened; a
+        // program that uses the HTTP API gets the complete result.
         if self.context.is_some() {
             let definition = snapshot.definition(call.tool());
             let origin = ResultOrigin {

@@ -58,13 +58,8 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
             return Err(Some(answer(Value::Null, INVALID_REQUEST, reason)));
         }
     };
-    let Some(method) = value.get("method") else {
-        // An answer to a request of the gateway. Nobody waits for an answer to an answer.
-        return parse(&text)
-            .map(|message| (message, text))
-            .map_err(|_| None);
-    };
-    let Some(id) = id else {
+    let (Some(method), Some(id)) = (value.get("method"), id) else {
+        // A notification, or an answer to a request of the gateway. Neither gets an answer.
         return parse(&text)
             .map(|message| (message, text))
             .map_err(|_| None);
@@ -83,7 +78,7 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
         return Err(Some(answer(id.clone(), INVALID_REQUEST, reason)));
     }
     let invalid_params = |reason: &str| {
-        let reason = format!("invalid params of {method}: {reason}");
+        let reason = format!("invalid `params` of {method}: {reason}");
         Err(Some(answer(id.clone(), INVALID_PARAMS, &reason)))
     };
     let params = value.get("params").filter(|params| !params.is_null());
@@ -92,7 +87,7 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
     }
     match parse(&text) {
         Ok(message) if is_unread(&message) => match params {
-            None => invalid_params("they are missing"),
+            None => invalid_params("none are given"),
             Some(_) => invalid_params("a member is missing or has another type"),
         },
         Ok(message) => Ok((message, text)),

@@ -249,8 +249,8 @@ pub(crate) async fn search(
         let is_unavailable = !servers_down.is_empty() || !view.quarantined.is_empty();
         answer["hint"] = if view.tools.is_empty() && is_unavailable {
             json!(
-                "There are no tools at the moment: servers_down and quarantined tell why. Tell the \
-                 user."
+                "There are no tools at the moment. This answer says why, in servers_down or \
+                 quarantined. Tell the user."
             )
         } else {
             json!(no_match_hint(&selection))

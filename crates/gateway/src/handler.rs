@@ -279,10 +279,7 @@ impl Handler {
         if let Some((sessions, session)) = self.shared(context) {
             sessions.add_definitions(session, &added).await;
         }
-        let peer = context.peer.clone();
-        drop(tokio::spawn(async move {
-            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
-        }));
+        notify_list_changed(context);
     }
 
     /// Returns the shared sessions, and the session id of a request.
@@ -466,10 +463,7 @@ impl Handler {
         if !lists_it || self.session.reads_results.swap(true, Ordering::Relaxed) {
             return;
         }
-        let peer = context.peer.clone();
-        drop(tokio::spawn(async move {
-            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
-        }));
+        notify_list_changed(context);
     }
 
     /// Answers a call of the tool that reads large results.
@@ -605,16 +599,22 @@ async fn notify_changes<T, F>(
         let Some(is_shown_all) = is_shown_all() else {
             return;
         };
-        let shown = |lists: &Option<[Vec<String>; 2]>| {
-            let lists = lists.as_ref()?;
-            Some(lists[usize::from(!is_shown_all)].clone())
-        };
-        let has_changed = shown(&current) != shown(&previous);
+        let position = if is_shown_all { 0 } else { 1 };
+        let has_changed = current.as_ref().map(|lists| &lists[position])
+            != previous.as_ref().map(|lists| &lists[position]);
         previous = current;
         if has_changed && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
             return;
         }
     }
+}
+
+/// Notifies a client that the list of tools changed, without waiting for it.
+fn notify_list_changed(context: &RequestContext<RoleServer>) {
+    let peer = context.peer.clone();
+    drop(tokio::spawn(async move {
+        drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
+    }));
 }
 
 /// Returns metadata that names the upstreams whose list is missing.

@@ -2,7 +2,7 @@
 //! pieces.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools_provider::Tokenizer;
@@ -36,10 +36,10 @@ const MATCH_CONTEXT: usize = 200;
 
 /// Complete results of calls that were cut.
 #[derive(Debug, Default)]
-pub(crate) struct LargeResults(Mutex<VecDeque<LargeResult>>);
+pub(crate) struct LargeResults(Mutex<VecDeque<Arc<LargeResult>>>);
 
 /// A complete result.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct LargeResult {
     id: String,
     owner: Owner,
@@ -69,7 +69,15 @@ impl LargeResults {
         origin: &ResultOrigin<'_>,
     ) -> Option<ContentBlock> {
         let structured = result.structured_content.take();
+        let structured_text = structured.as_ref().map(Value::to_string);
         let mut parts = text_parts(result);
+        let counts: Vec<usize> = parts.iter().map(|text| count(text)).collect();
+        let tokens = counts.iter().sum::<usize>();
+        let fits = |text: &String| count(text) <= max_tokens;
+        if tokens <= max_tokens && structured_text.as_ref().is_none_or(fits) {
+            result.structured_content = structured;
+            return None;
+        }
         // Most servers have the structured content as text, too.
         let is_repeated = structured.as_ref().is_some_and(|structured| {
             let is_same = |text: &String| {
@@ -77,13 +85,12 @@ impl LargeResults {
             };
             parts.iter().any(|text| is_same(text))
         });
-        let tokens = parts.iter().map(|text| count(text)).sum::<usize>();
         let mut complete = String::new();
         let mut notes = Vec::new();
         // The first byte of the complete text that is left out.
         let mut first_gap = None;
         let (mut room, mut parts_left) = (max_tokens, parts.len());
-        for text in &mut parts {
+        for (text, part_tokens) in parts.iter_mut().zip(counts) {
             if !complete.is_empty() {
                 complete.push('\n');
             }
@@ -93,7 +100,6 @@ impl LargeResults {
                 continue;
             }
             let share = room / parts_left.max(1);
-            let part_tokens = count(text);
             if part_tokens > share {
                 let cut = CutText::new(text, part_tokens, share, start);
                 **text = cut.text;
@@ -103,8 +109,7 @@ impl LargeResults {
             room -= part_tokens.min(share);
             parts_left -= 1;
         }
-        if let Some(structured) = structured {
-            let text = structured.to_string();
+        if let Some((structured, text)) = structured.zip(structured_text) {
             let (kept, note) = cut_structured(structured, &text, max_tokens, origin.output_schema);
             if note.is_some() && !is_repeated {
                 complete.push('\n');
@@ -138,15 +143,15 @@ impl LargeResults {
         }
         let id = random().ok()?;
         let mut results = lock(&self.0);
-        results.push_back(LargeResult {
+        results.push_back(Arc::new(LargeResult {
             id: id.clone(),
             owner: origin.owner.clone(),
             text,
             upstream: origin.upstream.to_owned(),
             scan: origin.scan,
             stored: Instant::now(),
-        });
-        let total = |results: &VecDeque<LargeResult>| {
+        }));
+        let total = |results: &VecDeque<Arc<LargeResult>>| {
             let sizes = results.iter().map(|result| result.text.len());
             sizes.sum::<usize>()
         };
@@ -156,10 +161,10 @@ impl LargeResults {
         Some(id)
     }
 
-    fn get(&self, owner: &Owner, id: &str) -> Option<LargeResult> {
+    fn get(&self, owner: &Owner, id: &str) -> Option<Arc<LargeResult>> {
         let mut results = lock(&self.0);
         results.retain(|result| result.stored.elapsed() < MAX_AGE);
-        let is_it = |result: &&LargeResult| result.id == id && result.owner == *owner;
+        let is_it = |result: &&Arc<LargeResult>| result.id == id && result.owner == *owner;
         results.iter().find(is_it).cloned()
     }
 
@@ -174,7 +179,7 @@ impl LargeResults {
     /// server.
     pub(crate) fn text(&self, owner: &Owner, id: &str) -> Option<Result<String, Refusal>> {
         let result = self.get(owner, id)?;
-        let parts = vec![ContentBlock::text(result.text)];
+        let parts = vec![ContentBlock::text(result.text.clone())];
         let mut scanned = CallToolResult::success(parts);
         if let Err(refusal) = results::scan(&mut scanned, result.scan, &result.upstream) {
             return Some(Err(refusal));
@@ -198,7 +203,9 @@ impl LargeResults {
         let id = id.strip_prefix(RESULT_PREFIX).unwrap_or(id);
         let result = self.get(owner, id).ok_or_else(|| {
             invalid(
-                "no result has this id, or it is older than an hour; call the tool again".into(),
+                "no kept result has this id; results are deleted after an hour, or earlier to make \
+                 room, so call the tool again"
+                    .into(),
             )
         })?;
         let text = &result.text;
@@ -319,7 +326,7 @@ fn cut_structured(
 /// A text that was cut.
 struct CutText {
     text: String,
-    /// What is shown, or what is left out.
+    /// A description of the part that is shown, or of the part that is left out.
     note: String,
     /// The first byte of the complete result that is left out.
     gap: usize,

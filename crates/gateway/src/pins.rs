@@ -482,7 +482,8 @@ impl Pins {
     }
 
     /// Compares listings with the approved definitions, and records what is approved or quarantined
-    /// by that. Returns the stamp of the pins that were used. `check_errors` returns the errors that `check` finds in a definition of an upstream.
+    /// by that. Returns the stamp of the pins that were used. `check_errors` returns the errors that
+    /// `picktools check` finds in a definition of an upstream.
     pub(crate) fn review(
         &self,
         listings: &[ServerListing<'_>],

@@ -474,8 +474,10 @@ impl Settings {
             return Err(SettingsError(format!("anonymous: unknown role {role:?}")));
         }
         if self.results.max_tokens < 100 {
-            let message = "results.max_tokens must be at least 100";
-            return Err(SettingsError(message.to_owned()));
+            return Err(SettingsError(format!(
+                "results.max_tokens: {} is too small; the least is 100",
+                self.results.max_tokens
+            )));
         }
         if self.results.max_bytes < 1_000 {
             return Err(SettingsError(format!(

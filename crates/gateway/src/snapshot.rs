@@ -226,9 +226,14 @@ impl Snapshot {
 
     /// Returns the number of quarantined tools by source.
     pub(crate) fn quarantined_by_source(&self) -> BTreeMap<String, usize> {
+        self.count_quarantined(|_| true)
+    }
+
+    /// Returns the number of the quarantined tools with a counted id, by source.
+    fn count_quarantined(&self, is_counted: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         let catalog = self.engine.catalog();
-        for id in &self.quarantined {
+        for id in self.quarantined.iter().filter(|id| is_counted(id)) {
             let tool = catalog.find(id).map(|tool| catalog.tool(tool));
             if let Some(source) = tool.and_then(|tool| tool.source.clone()) {
                 *counts.entry(source).or_default() += 1;
@@ -301,14 +306,7 @@ impl Snapshot {
             merged,
             tokens: OnceLock::new(),
         };
-        for id in &self.quarantined {
-            let tool = catalog.find(id).map(|tool| catalog.tool(tool));
-            if let Some(source) = tool.and_then(|tool| tool.source.clone())
-                && !view.is_hidden(id)
-            {
-                *view.quarantined.entry(source).or_default() += 1;
-            }
-        }
+        view.quarantined = self.count_quarantined(|id| !view.is_hidden(id));
         view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
         Ok(view)
     }

@@ -392,11 +392,7 @@ impl SharedEngine {
 
 /// Refuses globs, because only complete names can be looked up in the store.
 fn refuse_globs(options: &PickOptions) -> Result<(), PickError> {
-    let floors = [
-        ("always_include", &options.always_include),
-        ("fallbacks", &options.fallbacks),
-    ];
-    for (option, names) in floors {
+    for (option, names) in options.floors() {
         if let Some(glob) = names.iter().find(|name| is_glob(name)) {
             let remedy = "write complete names: a glob needs the complete catalog, and this \
                           snapshot is searched in the store";

@@ -30,7 +30,7 @@ pub(super) const LOCAL_ENTRY: &str = "picktools-local";
 /// The member of Claude Code's file with the settings of projects.
 pub(super) const PROJECTS: &str = "projects";
 /// The reason why a server of the same name as a moved one stays.
-const SAME_NAME: &str = "a server of this name is behind the gateway already; rename one of them";
+const SAME_NAME: &str = "the gateway already has a server of this name; rename one of them";
 /// A placeholder for the value of every variable, valid as a URL and as a program. Real values are
 /// never read.
 const ANY_VALUE: &str = "https://variable";

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use picktools::disk;
+use picktools_state::keys::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -146,17 +147,15 @@ impl ClientFile {
         Ok(())
     }
 
-    /// Returns the backup with its text, if neither the file nor that of the gateway has changed
+    /// Returns the text of the backup, if neither the file nor that of the gateway has changed
     /// since `init` wrote them.
-    pub(super) fn backup_of_unchanged(&self, place: &ClientConfig) -> Option<(PathBuf, String)> {
+    pub(super) fn backup_of_unchanged(&self, place: &ClientConfig) -> Option<String> {
         let record = read_record(place)?;
         let upstreams = bounded_text(&place.upstreams)?;
         if record.sha256 != digest(&self.text) || record.upstreams_sha256 != digest(&upstreams) {
             return None;
         }
-        let path = record.backup?;
-        let text = bounded_text(&path)?;
-        Some((path, text))
+        bounded_text(&record.backup?)
     }
 }
 
@@ -165,7 +164,7 @@ fn read_record(place: &ClientConfig) -> Option<WriteRecord> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Returns the text of the file that the gateway reads; `None` if there is none.
+/// Returns the text of the file that the gateway reads, or `None` if the file does not exist.
 pub(super) fn read_upstreams(place: &ClientConfig) -> anyhow::Result<Option<String>> {
     match fs::symlink_metadata(&place.upstreams) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -265,7 +264,7 @@ fn has_folder_within(file: &Path, roots: &[PathBuf]) -> bool {
 }
 
 /// Reads a text of at most [`MAX_MIB`]. Returns `None` if it is larger or cannot be read.
-fn bounded_text(path: &Path) -> Option<String> {
+pub(super) fn bounded_text(path: &Path) -> Option<String> {
     let bytes = bounded(path).ok()??;
     String::from_utf8(bytes).ok()
 }
@@ -286,10 +285,7 @@ fn holds(path: &Path, text: &str) -> bool {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(text))
 }
 
 /// Creates a folder, with its parents, that only its owner can enter.

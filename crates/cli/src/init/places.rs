@@ -5,9 +5,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use picktools_state::keys::hex;
 use sha2::{Digest, Sha256};
 
 use super::edit::{ENTRY, LOCAL_ENTRY, PROJECT_ENTRY, PROJECTS, projects_with_servers};
+use super::files::bounded_text;
 
 /// A program that is configured with MCP servers.
 #[derive(Debug)]
@@ -198,12 +200,9 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
 /// Returns the parts of Claude Code's file that hold for one project each. An unreadable file is
 /// reported for its other part.
 fn local_places(file: &Path, upstreams: &Path, home: &Path) -> Vec<ClientConfig> {
-    let projects = match std::fs::read_to_string(file) {
-        Ok(text) => projects_with_servers(&text).unwrap_or_default(),
-        Err(_) => Vec::new(),
-    };
+    let projects = bounded_text(file).and_then(|text| projects_with_servers(&text).ok());
     let mut places = Vec::new();
-    for project in projects {
+    for project in projects.unwrap_or_default() {
         let stem = format!("claude-code.local-{}", digest(Path::new(&project)));
         places.push(ClientConfig {
             client: &CLAUDE_CODE,
@@ -223,10 +222,7 @@ fn local_places(file: &Path, upstreams: &Path, home: &Path) -> Vec<ClientConfig>
 /// Returns a short digest of a path, for the name of a file.
 fn digest(path: &Path) -> String {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    digest[..6]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&digest[..6])
 }
 
 fn same(one: &Path, other: &Path) -> bool {

@@ -1,48 +1,15 @@
 //! `picktools doctor`: the state of every configured server, with the reason and the remedy.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
 use crate::cli::{picktools, stderr, stdout};
-use crate::gateway::{Place, code, upstream};
-use crate::support::root;
-
-/// A home folder, a project and a data folder.
-struct Machine(tempfile::TempDir);
+use crate::gateway::{Place, upstream};
+use crate::machine::Machine;
 
 impl Machine {
-    fn new() -> Self {
-        let machine = Self(tempfile::tempdir().expect("a folder"));
-        for folder in ["home", "project", "data"] {
-            fs::create_dir(machine.path(folder)).expect("it is new");
-        }
-        machine
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        let folder = self.0.path().canonicalize().expect("it is there");
-        folder.join(path)
-    }
-
-    fn write(&self, path: &str, value: &Value) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it can be made");
-        fs::write(path, value.to_string()).expect("it can be written");
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = picktools(arguments);
-        command
-            .current_dir(self.path("project"))
-            .env("HOME", self.path("home"))
-            .env("PICKTOOLS_DATA_DIR", self.path("data"))
-            .env_remove("XDG_CONFIG_HOME");
-        command
-    }
-
     fn doctor(&self, arguments: &[&str]) -> (Value, Output) {
         let arguments = [&["doctor", "--json"], arguments].concat();
         let output = self.command(&arguments).output().expect("it runs");
@@ -69,7 +36,7 @@ fn servers() -> Value {
 #[test]
 fn state_of_each_server_is_reported_with_reason() {
     let machine = Machine::new();
-    machine.write("project/servers.json", &servers());
+    machine.write_json("project/servers.json", &servers());
     let (report, output) = machine.doctor(&["--config", "servers.json"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let configurations = report["configurations"].as_array().expect("a list");
@@ -117,11 +84,11 @@ fn state_of_each_server_is_reported_with_reason() {
 #[test]
 fn servers_of_clients_and_behind_the_gateway_are_found() {
     let machine = Machine::new();
-    machine.write(
+    machine.write_json(
         "home/.cursor/mcp.json",
         &json!({"mcpServers": {"up": upstream()}}),
     );
-    machine.write("home/.gemini/settings.json", &json!({"theme": "dark"}));
+    machine.write_json("home/.gemini/settings.json", &json!({"theme": "dark"}));
     let (report, output) = machine.doctor(&[]);
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert_eq!(report["configurations"][0]["client"], "Cursor");
@@ -147,9 +114,9 @@ fn servers_of_clients_and_behind_the_gateway_are_found() {
 fn programs_of_a_project_are_not_started_without_a_request() {
     let machine = Machine::new();
     let touch = json!({"command": "touch", "args": [machine.path("started")]});
-    machine.write("project/.mcp.json", &json!({"mcpServers": {"p": touch}}));
+    machine.write_json("project/.mcp.json", &json!({"mcpServers": {"p": touch}}));
     // Neither are those of a file that looks like the one behind a gateway.
-    machine.write(
+    machine.write_json(
         "project/.mcp.upstreams.json",
         &json!({"mcpServers": {"q": touch}}),
     );
@@ -165,7 +132,7 @@ fn programs_of_a_project_are_not_started_without_a_request() {
 #[test]
 fn unreadable_file_of_a_client_does_not_hide_the_others() {
     let machine = Machine::new();
-    machine.write(
+    machine.write_json(
         "home/.cursor/mcp.json",
         &json!({"mcpServers": {"up": upstream()}}),
     );
@@ -181,14 +148,7 @@ fn unreadable_file_of_a_client_does_not_hide_the_others() {
 fn quarantined_tools_are_listed_for_their_server_only() {
     let place = Place::faulty();
     drop(place.client(&json!({})).listed());
-    let mut server = upstream();
-    server["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--evil"]);
-    place.write("mcp.json", &json!({"mcpServers": {"up": server}}));
-    let mut client = place.client(&json!({}));
-    assert_eq!(
-        code(&client.run("up__echo", json!({"text": "a"}))),
-        "quarantined"
-    );
+    let _client = place.client_after_move();
     let doctor = |config: &str| {
         let path = place.path(config).display().to_string();
         let state = place.path("state").display().to_string();

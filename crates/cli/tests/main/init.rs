@@ -1,12 +1,13 @@
 //! `picktools init`: the gateway in front of the servers that clients are configured with.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::cli::{picktools, stderr, stdout};
+use crate::cli::{stderr, stdout};
+use crate::machine::Machine;
 
 /// Servers in which every value is a secret.
 const SERVERS: &str = r#"{
@@ -16,9 +17,6 @@ const SERVERS: &str = r#"{
              "headers": {"Authorization": "Bearer s3cret-header"}}, /* and no more */
   }"#;
 
-/// A home folder, a project and a data folder.
-struct Machine(tempfile::TempDir);
-
 struct Said {
     out: String,
     err: String,
@@ -26,43 +24,16 @@ struct Said {
 }
 
 impl Machine {
-    fn new() -> Self {
-        let machine = Self(tempfile::tempdir().expect("a folder"));
-        for folder in ["home", "project", "data"] {
-            fs::create_dir(machine.path(folder)).expect("it is new");
-        }
-        machine
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.0
-            .path()
-            .canonicalize()
-            .expect("it is there")
-            .join(path)
-    }
-
-    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it can be made");
-        fs::write(path, text).expect("it can be written");
-    }
-
     fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = picktools(&[&["init", "--no-check"], arguments].concat());
-        command
-            .current_dir(self.path("project"))
-            .env("HOME", self.path("home"));
-        command.env("PICKTOOLS_DATA_DIR", self.path("data"));
-        command
+    fn init_command(&self, arguments: &[&str]) -> Command {
+        self.command(&[&["init", "--no-check"], arguments].concat())
     }
 
     fn init(&self, arguments: &[&str]) -> Said {
-        let output = self.command(arguments).output().expect("it runs");
+        let output = self.init_command(arguments).output().expect("it runs");
         Said {
             out: stdout(&output),
             err: stderr(&output),
@@ -354,7 +325,7 @@ fn init_repeated_changes_nothing() {
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(
-        said.out.contains("already behind picktools"),
+        said.out.contains("already uses the picktools gateway"),
         "{}",
         said.out
     );
@@ -777,17 +748,14 @@ fn init_tries_the_servers_and_says_how_to_go_on() {
             .to_string(),
     );
     let output = machine
-        .command(&["--yes"])
+        .init_command(&["--yes"])
         .args(["--client", "claude-code"])
         .output()
         .expect("it runs");
     assert!(!stdout(&output).contains("25 tools"), "it was not asked to");
     assert_eq!(machine.init(&["--undo"]).code, Some(0));
-    let mut command = picktools(&["init", "--yes"]);
-    let output = command
-        .current_dir(machine.path("project"))
-        .env("HOME", machine.path("home"))
-        .env("PICKTOOLS_DATA_DIR", machine.path("data"))
+    let output = machine
+        .command(&["init", "--yes"])
         .output()
         .expect("it runs");
     let out = stdout(&output);
@@ -910,7 +878,7 @@ fn init_finds_each_client_and_writes_its_format() {
         format!("{{\"context_servers\": {servers}}}"),
     );
     let output = elsewhere
-        .command(&["--yes"])
+        .init_command(&["--yes"])
         .env("XDG_CONFIG_HOME", elsewhere.path("config"))
         .output()
         .expect("runs");

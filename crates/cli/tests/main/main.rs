@@ -20,6 +20,8 @@ mod reporting;
 mod validating;
 // Findings in catalogs, as text, JSON and SARIF.
 mod checking;
+// A user's machine, for the tests of `init` and `doctor`.
+mod machine;
 // The state of configured servers.
 mod doctor;
 // A newcomer's first hour, with servers in every state.

@@ -19,23 +19,29 @@ pub(crate) fn restrict_options(
     let names_of_options = [
         (
             "options.always_include",
+            true,
             &mut requested.always_include.iter() as &mut dyn Iterator<Item = &String>,
         ),
-        ("options.fallbacks", &mut requested.fallbacks.iter()),
+        ("options.fallbacks", true, &mut requested.fallbacks.iter()),
         (
             "options.access.exclude",
+            false,
             &mut requested.access.exclude.iter(),
         ),
         (
             "options.access.quarantine",
+            false,
             &mut requested.access.quarantine.iter(),
         ),
-        ("options.access.quotas", &mut requested.access.quotas.keys()),
+        (
+            "options.access.quotas",
+            false,
+            &mut requested.access.quotas.keys(),
+        ),
     ];
-    for (place, names) in names_of_options {
-        // A glob of these options matches eligible tools only. Other options have no globs.
-        let may_be_glob = matches!(place, "options.always_include" | "options.fallbacks");
-        for name in names.filter(|name| !(may_be_glob && is_glob(name))) {
+    for (place, has_globs, names) in names_of_options {
+        // A glob matches eligible tools only, so it is not looked up.
+        for name in names.filter(|name| !(has_globs && is_glob(name))) {
             view.find_tool(name)
                 .map_err(|error| Problem::invalid(error.to_string()).at(place))?;
         }

@@ -226,14 +226,7 @@ fn changed_server_program_quarantines_all_its_tools() {
         ),
         "a"
     );
-    let mut server = upstream();
-    server["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--evil"]);
-    place.write("mcp.json", &json!({"mcpServers": {"up": server}}));
-    let mut client = place.client(&json!({}));
-    assert_eq!(
-        code(&client.run("up__echo", json!({"text": "a"}))),
-        "quarantined"
-    );
+    let mut client = place.client_after_move();
     let found = client.search("give a text back");
     assert_eq!(found["tools"], json!([]));
     // Whoever can act is told: the model in each answer, and the operator in the log.

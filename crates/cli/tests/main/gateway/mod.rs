@@ -64,6 +64,17 @@ impl Place {
         place
     }
 
+    /// Changes the command of the server that `faulty` configured, and returns a client.
+    pub(crate) fn client_after_move(&self) -> Client {
+        let mut server = upstream();
+        server["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--evil"]);
+        self.write("mcp.json", &json!({"mcpServers": {"up": server}}));
+        let mut client = self.client(&json!({}));
+        let echo = client.run("up__echo", json!({"text": "a"}));
+        assert_eq!(code(&echo), "quarantined");
+        client
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
