@@ -51,7 +51,7 @@ pub(super) struct InitCommand {
     /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
-    /// Put the servers back into the clients' files. Your later changes to the files are kept.
+    /// Put the servers back into the clients' files, and keep your later changes.
     #[arg(long)]
     undo: bool,
     /// Undo everything, and remove the approvals, caches and other data of picktools.
