@@ -461,7 +461,7 @@ async fn invalid_call_does_not_run_and_suggests_a_correction() {
         json!({"param1": {"of": 1}}),
         json!({"param1": "x", "count": "many"}),
         json!({"param1": "x", "on": "perhaps"}),
-        json!({"param1": "x", "list": ["a", 7]}),
+        json!({"param1": "x", "list": ["a", {"of": 7}]}),
         json!({"param1": "x", "inner": {"x": "far"}}),
         json!("param1"),
     ] {
