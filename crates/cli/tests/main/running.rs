@@ -71,9 +71,12 @@ fn call_prints_the_result_of_the_tool() {
     let types: Vec<_> = events
         .iter()
         .map(|event| event["type"].as_str().unwrap_or_default())
+        // A slow machine reports that it waits for the server.
+        .filter(|kind| *kind != "tool_output_chunk")
         .collect();
     assert_eq!(types, ["tool_call_start", "tool_call_end"]);
-    assert_eq!(events[1]["data"]["result"]["text"], "Hello Ada");
+    let last = events.last().expect("there are events");
+    assert_eq!(last["data"]["result"]["text"], "Hello Ada");
 }
 
 #[test]
