@@ -185,4 +185,63 @@ mod tests {
             assert_eq!(found, Some(kind), "{turn}");
         }
     }
+
+    #[test]
+    fn request_beside_one_paragraph_is_found() {
+        let letter = "Dear neighbours, the roof was finished on Friday and the scaffolding is gone. \
+            The painters were quick and friendly. We found two bicycles in the cellar that belong to nobody. \
+            The gardener will come in spring. I have a new telephone, my old one fell into the pond. \
+            My son passed his exams. We should have a party in the yard when it is warm. Yours, Ida";
+        let story = "The lighthouse keeper woke before dawn. He climbed the stairs, counted each step, and \
+            looked at the sea. A ship went by without a light. He wrote its name in his book. Nobody ever \
+            asked about that night, and he never told what he had seen. The winter was long.";
+        let asks = [
+            "translate this into French",
+            "post this in #garden",
+            "pay invoice 8821",
+            "turn the hall lamp off",
+            "who is the manager of the warehouse?",
+            "wie wird das Wetter morgen?",
+        ];
+        let mut missed = Vec::new();
+        for ask in asks {
+            for pasted in [letter, story] {
+                for text in [
+                    format!("{ask}\n\n{pasted}"),
+                    format!("{pasted}\n\n{ask}"),
+                    format!("{ask}\n{pasted}"),
+                    format!("{ask}\n\n{pasted}\n\n{pasted}"),
+                ] {
+                    if request_text(&text).as_deref() != Some(ask) {
+                        missed.push(text);
+                    }
+                }
+            }
+        }
+        assert!(missed.len() <= 6, "of 48: {missed:#?}");
+    }
+
+    #[test]
+    fn long_request_beside_greeting_is_kept() {
+        for ask in [
+            "Please find all invoices of the last quarter that the bakery has not paid yet, send each customer \
+             a reminder with the amount and the date, and add a task for Monday so that I call those who owe us \
+             more than five hundred euros. Skip customers that already have a payment plan.",
+            "I would like to move to the coast next year, so look for flats with three rooms below 1,200 a month \
+             within ten kilometres of Aveiro, compare the travel times to the hospital there, and write the five \
+             best ones into a sheet with their addresses and the names of the agencies.",
+        ] {
+            for text in [
+                format!("Hello,\n{ask}\nThanks!"),
+                format!("Hi team,\n\n{ask}"),
+                format!("{ask}\n\nBest regards,\nIda"),
+            ] {
+                let found = request_text(&text);
+                assert!(
+                    found.as_deref().is_none_or(|found| found.contains(ask)),
+                    "{text}: {found:?}"
+                );
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ use super::paste::LINE_VALUES;
 use super::turn::{TURN_BITS, TurnAct};
 
 const MAGIC: &[u8; 8] = b"PTREADER";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const DIGEST_BYTES: usize = 32;
 
 /// The model in the binary; `None` without the feature `static-model`.

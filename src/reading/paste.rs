@@ -10,7 +10,11 @@ use super::features::{features, words};
 use super::model::ReaderModel;
 
 /// The number of values that describe a line.
-pub(super) const LINE_VALUES: usize = 18;
+pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
+/// The number of values of a line's own score and its place.
+const PLACE_VALUES: usize = 19;
+/// The number of values of a line's sentences.
+const SENTENCE_VALUES: usize = 5;
 /// The smallest length, in bytes, of pasted matter without a fence. Shorter lines beside the request
 /// are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;
@@ -18,6 +22,13 @@ const MIN_PASTED_BYTES: usize = 180;
 const MAX_LINES: usize = 400;
 /// The largest number of characters of a line that are read.
 const MAX_LINE_CHARS: usize = 300;
+/// The numbers of characters and sentences of a line that are read as sentences.
+const MAX_SENTENCE_CHARS: usize = 600;
+const MAX_SENTENCES: usize = 12;
+/// The number of sentences from which their log-odds describe a line.
+const MIN_SENTENCES: usize = 3;
+/// The log-odds that a line asks for something below which it is not the request: a greeting, thanks.
+const MIN_SCOPE: f32 = -1.0;
 /// The largest difference of log-odds to the best line with which a line belongs to the request.
 const MARGIN: f32 = 1.5;
 /// The log-odds from which a line belongs to the request in any case.
@@ -40,18 +51,17 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
         return None;
     }
     let scores = layout.scores(model);
-    let outside = |&(position, _): &(usize, &f32)| !layout.fenced[layout.read[position]];
-    let all: Vec<(usize, &f32)> = scores.iter().enumerate().collect();
-    let mut eligible: Vec<(usize, &f32)> = all.iter().copied().filter(outside).collect();
-    if eligible.is_empty() {
-        eligible = all;
-    }
+    let mut eligible: Vec<(usize, LineScore)> = scores.into_iter().enumerate().collect();
+    retain_if_any(&mut eligible, |(position, _)| {
+        !layout.fenced[layout.read[*position]]
+    });
+    retain_if_any(&mut eligible, |(_, score)| score.scope >= MIN_SCOPE);
     let best = eligible
         .iter()
-        .map(|(_, score)| **score)
+        .map(|(_, score)| score.request)
         .fold(f32::NEG_INFINITY, f32::max);
     let least = (best - MARGIN).min(CERTAIN);
-    eligible.retain(|(_, score)| **score >= least);
+    eligible.retain(|(_, score)| score.request >= least);
     let is_asked = |position| eligible.iter().any(|&(asked, _)| asked == position);
     let mut pasted_bytes = 0;
     let mut has_fence = false;
@@ -64,8 +74,23 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
     if pasted_bytes < MIN_PASTED_BYTES && !has_fence {
         return None;
     }
-    let line = |(position, _): (usize, &f32)| layout.lines[layout.read[position]].clone();
+    let line = |(position, _): (usize, LineScore)| layout.lines[layout.read[position]].clone();
     Some(eligible.into_iter().map(line).collect())
+}
+
+/// Keeps the items for which `is_kept` is `true`, if there are any.
+fn retain_if_any<T>(items: &mut Vec<T>, is_kept: impl Fn(&T) -> bool) {
+    if items.iter().any(&is_kept) {
+        items.retain(is_kept);
+    }
+}
+
+/// The scores of a line.
+struct LineScore {
+    /// The log-odds that it belongs to the request.
+    request: f32,
+    /// The log-odds that its words alone ask for something that a tool could do.
+    scope: f32,
 }
 
 /// A text as lines.
@@ -116,33 +141,32 @@ impl<'t> Layout<'t> {
         self.text[self.lines[number].clone()].trim()
     }
 
-    /// Returns the log-odds that each line that is read belongs to the request.
-    fn scores(&self, model: &ReaderModel) -> Vec<f32> {
+    /// Returns the scores of each line that is read.
+    fn scores(&self, model: &ReaderModel) -> Vec<LineScore> {
         let mut own = Vec::with_capacity(self.read.len());
+        let mut scopes = Vec::with_capacity(self.read.len());
         for &number in &self.read {
-            let line = self.line(number);
-            let end = line
-                .char_indices()
-                .nth(MAX_LINE_CHARS)
-                .map_or(line.len(), |(end, _)| end);
-            own.push(model.lines.score(&[(1.0, &features(&words(&line[..end])))]));
+            let features = features(&words(beginning(self.line(number), MAX_LINE_CHARS)));
+            own.push(model.lines.score(&[(1.0, &features)]));
+            scopes.push(model.scope.score(&[(1.0, &features)]));
         }
         let total: f32 = own.iter().sum();
         let (weights, intercept) = &model.structure;
         let mut scores = Vec::with_capacity(own.len());
-        for position in 0..own.len() {
-            let values = self.values(position, &own, total);
-            let weighted = weights
-                .iter()
-                .zip(values)
-                .map(|(weight, value)| weight * value);
-            scores.push(intercept + weighted.sum::<f32>());
+        for (position, scope) in scopes.into_iter().enumerate() {
+            let line = self.line(self.read[position]);
+            let place = self.values(position, &own, total);
+            let sentences = sentence_values(model, line);
+            let values = place.into_iter().chain(sentences);
+            let weighted = weights.iter().zip(values).map(|(w, value)| w * value);
+            let request = intercept + weighted.sum::<f32>();
+            scores.push(LineScore { request, scope });
         }
         scores
     }
 
     /// Returns the values that describe a line: its own score, and its place.
-    fn values(&self, position: usize, own: &[f32], total: f32) -> [f32; LINE_VALUES] {
+    fn values(&self, position: usize, own: &[f32], total: f32) -> [f32; PLACE_VALUES] {
         let (number, last) = (self.read[position], own.len() - 1);
         let line = self.line(number);
         let (mut first_line, mut last_line) = (number, number);
@@ -179,6 +203,7 @@ impl<'t> Layout<'t> {
             if last == 0 { 0.0 } else { others },
             flag(line.contains(['?', '？'])),
             characters.min(200.0) / 200.0,
+            (characters.max(100.0) / 100.0).log2().min(4.0) / 4.0,
             share(|c| !c.is_alphanumeric() && !c.is_whitespace()),
             share(|c| c.is_numeric()),
             flag(line.ends_with('.')),
@@ -187,6 +212,51 @@ impl<'t> Layout<'t> {
             flag(self.read[last] <= last_line),
         ]
     }
+}
+
+/// Returns the first characters of a text, at most `count`.
+fn beginning(text: &str, count: usize) -> &str {
+    let end = text.char_indices().nth(count);
+    end.map_or(text, |(end, _)| &text[..end])
+}
+
+/// Returns the best, worst and mean score of the sentences of a line, whether it has many, and
+/// their number.
+fn sentence_values(model: &ReaderModel, line: &str) -> [f32; SENTENCE_VALUES] {
+    let sentences = sentences(beginning(line, MAX_SENTENCE_CHARS));
+    let count = sentences.len().min(8) as f32 / 8.0;
+    if sentences.len() < MIN_SENTENCES {
+        return [0.0, 0.0, 0.0, 0.0, count];
+    }
+    let (mut best, mut worst, mut sum) = (f32::NEG_INFINITY, f32::INFINITY, 0.0);
+    for sentence in &sentences {
+        let score = model.lines.score(&[(1.0, &features(&words(sentence)))]);
+        best = best.max(score);
+        worst = worst.min(score);
+        sum += score;
+    }
+    [best, worst, sum / sentences.len() as f32, 1.0, count]
+}
+
+/// Splits a line into its first sentences.
+fn sentences(line: &str) -> Vec<&str> {
+    let mut sentences = Vec::new();
+    let mut start = 0;
+    let mut ends = false;
+    for (position, c) in line.char_indices() {
+        if ends && c.is_whitespace() {
+            sentences.push(&line[start..position]);
+            start = position;
+        }
+        ends = matches!(c, '.' | '!' | '?' | '。' | '！' | '？' | ';');
+    }
+    sentences.push(&line[start..]);
+    sentences.retain(|sentence| sentence.contains(char::is_alphanumeric));
+    sentences.truncate(MAX_SENTENCES);
+    for sentence in &mut sentences {
+        *sentence = beginning(sentence.trim(), MAX_LINE_CHARS);
+    }
+    sentences
 }
 
 /// Returns the lines inside fences. A fence that never closes reaches to the end, unless it is one

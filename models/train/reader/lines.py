@@ -1,12 +1,17 @@
 """The structure of a text in lines, by the rules of `src/reading/paste.rs`."""
 
+import math, re
+
 FENCES = ("```", "~~~", '"""')
 RULES = "-=*_#"
 #: The prefixes of quoted or listed matter.
 MARKS = (">", "|", "#", "//", "- ", "* ", "+", "<", "{", '"', "“")
 #: What `structure` tells of a line besides its own score.
-NAMES = "mark first second last second_last single paragraph near others question length symbols digits full_stop indented first_paragraph last_paragraph".split()
+NAMES = "mark first second last second_last single paragraph near others question length long symbols digits full_stop indented first_paragraph last_paragraph".split()
+NAMES += "best_sentence worst_sentence mean_sentence sentences many_sentences".split()
 MAX_LINE = 300
+#: How many characters and sentences of a line are read as sentences, and from how many on their scores count.
+MAX_SENTENCES_READ, MAX_SENTENCES, MIN_SENTENCES = 600, 12, 3
 
 
 def is_rule(line):
@@ -39,6 +44,20 @@ def fenced(raw):
     return inside
 
 
+def sentences(line):
+    found = re.split(r"(?<=[.!?。！？;])\s+", line[:MAX_SENTENCES_READ])
+    return [s[:MAX_LINE] for s in found if any(c.isalnum() for c in s)][:MAX_SENTENCES]
+
+
+def sentence_values(line, score):
+    """The best, worst and mean score of the sentences of a line, whether it has many, and how many."""
+    found = sentences(line)
+    if len(found) < MIN_SENTENCES:
+        return [0.0, 0.0, 0.0, 0.0, len(found) / 8]
+    scores = score(found)
+    return [max(scores), min(scores), sum(scores) / len(scores), 1.0, min(len(found), 8) / 8]
+
+
 def structure(text, score):
     """(number, stripped line, fenced, values) of each line with letters or digits; `score` gives the scores of lines."""
     raw = text.split("\n")
@@ -60,9 +79,9 @@ def structure(text, score):
         values = [
             line.startswith(MARKS), p == 0, p == 1, p == len(kept) - 1, p == len(kept) - 2, a == b, min(b - a, 6) / 6,
             sum(near) / len(near) if near else 0.0, (total - scores[i]) / (len(kept) - 1) if len(kept) > 1 else 0.0,
-            "?" in line or "？" in line, min(n, 200) / 200, sum(not c.isalnum() and not c.isspace() for c in line) / n,
+            "?" in line or "？" in line, min(n, 200) / 200, min(math.log2(max(n, 100) / 100), 4) / 4, sum(not c.isalnum() and not c.isspace() for c in line) / n,
             sum(c.isdigit() for c in line) / n, line.endswith("."), raw[i][:1] in (" ", "\t"),
             all(j not in scores for j in range(a)), all(j not in scores for j in range(b + 1, len(raw))),
         ]  # fmt: skip
-        out.append((i, line, inside[i], [scores[i], *map(float, values)]))
+        out.append((i, line, inside[i], [scores[i], *map(float, values), *sentence_values(line, score)]))
     return out

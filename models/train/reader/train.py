@@ -23,7 +23,7 @@ from features import HASH_BITS, features, words
 from lines import NAMES, structure
 from turns import ACTS, TURN_BITS, context_features
 
-VERSION = 1
+VERSION = 2
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
 SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1}
@@ -152,17 +152,34 @@ def sentences(text):
     return [s.strip() for s in re.split(r"(?<=[.!?;])\s+|\n", text) if s.strip()]
 
 
-def fit_lines(a, positive, negative):
+def pasted_texts(a):
+    """Pairs of kind and lines of the written texts as people paste them."""
+    out = []
+    for line in open(f"{a.written}/pasted.txt", encoding="utf-8"):
+        if line.startswith("====="):
+            out.append((line.strip("=").split()[0], []))
+        elif line.strip():
+            out[-1][1].append(line.strip())
+    return out
+
+
+def code_lines():
+    code = [l for f in sorted(Path(__file__).parents[3].glob("src/**/*.rs"))[::3] for l in f.read_text().split("\n")[::12]]
+    code += [l for f in sorted(Path(__file__).parents[1].glob("*/*.py")) for l in f.read_text().split("\n")[::6]]
+    return [l.strip() for l in code if l.strip()]
+
+
+def asked_lines(positive, negative):
     rng = random.Random(11)
     asks = [t for g, t in positive if g not in ("parallel", "commands")]
-    asks += [rng.choice(s) for s in map(sentences, asks) if len(s) > 1] + negative
-    pasted = [l.strip() for l in open(f"{a.written}/pasted.txt", encoding="utf-8") if l.strip() and not l.startswith("=====")]
-    code = [l for f in sorted(Path(__file__).parents[3].glob("src/**/*.rs"))[::3] for l in f.read_text().split("\n")[::12] if l.strip()]
-    code += [l for f in sorted(Path(__file__).parents[1].glob("*/*.py")) for l in f.read_text().split("\n")[::6] if l.strip()]
-    X = matrix([t[:300] for t in asks + pasted + [c.strip() for c in code]])
+    return asks + [rng.choice(s) for s in map(sentences, asks) if len(s) > 1] + negative
+
+
+def fit_lines(asks, pasted, code):
+    print(f"lines: {len(asks)} requests, {len(pasted)} pasted lines, {len(code)} lines of code")
+    X = matrix([t[:300] for t in asks + pasted + code])
     y = np.r_[np.ones(len(asks)), np.zeros(len(pasted) + len(code))]
     mass = np.r_[np.full(len(asks), 0.5 / len(asks)), np.full(len(pasted), 0.42 / len(pasted)), np.full(len(code), 0.08 / len(code))]
-    print(f"lines: {len(asks)} requests, {len(pasted)} pasted lines, {len(code)} lines of code")
     return logistic(X, y, mass, LINES_C)
 
 
@@ -170,14 +187,92 @@ def is_ask(line, ask):
     return ask in line or line in ask or (len(line) > 15 and line[:40] in ask)
 
 
-def fit_structure(a, lines):
-    texts = load(f"{a.bench}/talk/paste.dev.jsonl")
+def as_paragraph(text, ask):
+    """The same text with what is before and after the request as one line each."""
+    parts = text.partition(ask)
+    return "\n\n".join(p for p in (" ".join(part.split()) if part != ask else ask for part in parts) if p)
+
+
+#: The weights of texts whose pasted matter is made one line, of requests beside paragraphs, and of long requests with a greeting.
+PARAGRAPH_WEIGHT, COMPOSED_WEIGHT, GREETED_WEIGHT = 0.5, 0.7, 0.1
+#: The numbers of composed texts of each half, and the least length of a long request.
+COMPOSED_TEXTS, GREETED_TEXTS, LONG_CHARACTERS = 300, 200, 250
+#: The kinds of pasted texts that may be one paragraph.
+PROSE = "email letter minutes notes call recipe leaflet story article forum chat abstract product ticket terms".split()
+GREETINGS = ["Hello,", "Hi team,", "Hey there!", "Good morning,", "Hi,", "Hallo,", "Dear assistant,", "hey, quick one"]
+ENDINGS = ["Thanks!", "Thank you in advance.", "Best regards,\nJo", "Cheers", "Thanks a lot, Ben", "many thanks", "Danke!"]
+
+
+def some_sentences(paragraph, rng):
+    """Some sentences in a row of a paragraph, or all of them."""
+    found = re.split(r"(?<=[.!?])\s+", paragraph)
+    count = rng.randint(3, 14)
+    start = rng.randrange(max(1, len(found) - count + 1))
+    part = " ".join(found[start : start + count])
+    return part if len(part) >= 180 else paragraph
+
+
+def beside_paragraphs(requests, pasted, rng):
+    """Requests before or after pasted matter, most of which is a paragraph of one line."""
+    paragraphs = [" ".join(lines) for kind, lines in pasted if kind in PROSE]
+    for _ in range(COMPOSED_TEXTS):
+        if rng.random() < 0.7:
+            matter = some_sentences(rng.choice(paragraphs), rng)
+            if rng.random() < 0.25:
+                matter += "\n\n" + rng.choice(paragraphs)[:600]
+        else:
+            matter = "\n".join(rng.choice(pasted)[1])
+        ask, gap = rng.choice(requests), rng.choice(["\n\n", "\n", "\n\n"])
+        yield {"ask": ask, "text": gap.join(rng.choice([(ask, matter), (matter, ask)]))}
+
+
+def greeted(requests, rng):
+    """Long requests between a greeting and thanks, or with one of them."""
+    for ask in rng.sample(requests, min(GREETED_TEXTS, len(requests))):
+        before, after = rng.choice([(1, 1), (1, 1), (1, 0), (0, 1)])
+        parts = before * [rng.choice(GREETINGS)] + [ask] + after * [rng.choice(ENDINGS)]
+        yield {"ask": ask, "text": rng.choice(["\n", "\n\n"]).join(parts)}
+
+
+def composed_data(a, asks):
+    """Records of composed texts. The scores of their lines are of models that have not seen these lines."""
+    rng = random.Random(41)
+    half = lambda text: hashlib.md5(text.encode()).digest()[0] % 2
+    pasted, code = pasted_texts(a), code_lines()
+    served = [t for *_, t in rows(f"{a.written}/served.tsv", 3)]
+    out = []
+    for k in (0, 1):
+        lines = fit_lines([t for t in asks if half(t) != k], [l for _, ls in pasted[1 - k :: 2] for l in ls], code)
+        long = [t for t in asks if half(t) == k and LONG_CHARACTERS <= len(t) <= 6 * LONG_CHARACTERS and "\n" not in t]
+        texts = list(beside_paragraphs([t for t in served if half(t) == k], pasted[k::2], rng))
+        for weight, some in (COMPOSED_WEIGHT, texts), (GREETED_WEIGHT, list(greeted(long, rng))):
+            out += [(x, y, weight) for x, y in zip(*structure_data(lines, some))]
+    return out
+
+
+def structure_data(lines, texts):
+    """The values of each line, and whether it is the request."""
     data = [structure(t["text"], lambda ls: lines.decision_function(matrix(ls))) for t in texts]
     # In a fence stands no request, so fenced lines take no part.
     data = [[r for r in d if not r[2]] or d for d in data]
     labels = [[is_ask(line, t["ask"]) for _, line, *_ in d] for d, t in zip(data, texts)]
-    X = [np.array([v for *_, v in d]) for d in data]
-    fit = lambda ids: fit_structure_on(np.concatenate([X[i] for i in ids]), np.concatenate([labels[i] for i in ids]))
+    return [np.array([v for *_, v in d]) for d in data], labels
+
+
+def fit_structure(a, lines, asks):
+    texts = load(f"{a.bench}/talk/paste.dev.jsonl")
+    X, labels = structure_data(lines, texts)
+    one_line = [i for i, t in enumerate(texts) if t["ask"] in t["text"] and "```" not in t["text"]]
+    joined = [{"ask": texts[i]["ask"], "text": as_paragraph(texts[i]["text"], texts[i]["ask"])} for i in one_line]
+    of_joined = dict(zip(one_line, zip(*structure_data(lines, joined))))
+    composed = composed_data(a, asks)
+
+    def fit(ids):
+        records = [(X[i], labels[i], 1.0) for i in ids] + composed
+        records += [(*of_joined[i], PARAGRAPH_WEIGHT) for i in ids if i in of_joined]
+        weights = np.concatenate([np.full(len(x), weight) for x, _, weight in records])
+        return fit_structure_on(np.concatenate([x for x, *_ in records]), np.concatenate([y for _, y, _ in records]), weights)
+
     if a.report:
         order, scores = np.random.RandomState(3).permutation(len(texts)), [None] * len(texts)
         for k in range(6):
@@ -196,9 +291,9 @@ def fit_structure(a, lines):
     return weights, intercept
 
 
-def fit_structure_on(X, y):
+def fit_structure_on(X, y, sample_weights):
     mean, spread = X.mean(0), X.std(0) + 1e-6
-    m = LogisticRegression(C=STRUCTURE_C, max_iter=1000).fit((X - mean) / spread, y)
+    m = LogisticRegression(C=STRUCTURE_C, max_iter=1000).fit((X - mean) / spread, y, sample_weight=sample_weights)
     weights = m.coef_[0] / spread
     return weights, float(m.intercept_[0] - weights @ mean)
 
@@ -310,8 +405,9 @@ def main():
     if a.report:
         report_scope(a, positive, XP, wP, XN)
     scope = fit_scope(XP, wP, XN)
-    lines = fit_lines(a, positive, negative)
-    shape = fit_structure(a, lines)
+    asks = asked_lines(positive, negative)
+    lines = fit_lines(asks, [l for _, ls in pasted_texts(a) for l in ls], code_lines())
+    shape = fit_structure(a, lines, asks)
     turns = fit_turns(a)
     write(a.out, scope, lines, shape, turns)
 
