@@ -127,6 +127,47 @@ impl OperatorAliases {
         Err(CatalogError::Aliases { faults })
     }
 
+    /// Makes aliases of tools, each an alias with the id of its tool. Of equal aliases, the first one
+    /// counts.
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut aliases = Self(Vec::new());
+        for (name, tool) in pairs {
+            let target = Target::Tool(tool);
+            let deprecated = false;
+            let alias = OperatorAlias {
+                name,
+                target,
+                deprecated,
+            };
+            aliases.add_missing(&Self(vec![alias]));
+        }
+        aliases
+    }
+
+    /// Returns the problem of a name that cannot be an alias.
+    pub fn problem(name: &str) -> Option<String> {
+        name_problem(name)
+    }
+
+    /// Returns the aliases that may refer to a tool, by its id, its qualified name or its name.
+    pub fn names_for<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a str> {
+        let may_refer = move |alias: &&OperatorAlias| match &alias.target {
+            Target::Tool(target) => target == tool,
+            Target::FirstOf(targets) => targets.iter().any(|target| target == tool),
+        };
+        self.0.iter().filter(may_refer).map(|alias| &*alias.name)
+    }
+
+    /// Adds the aliases of `others` whose names are not among these.
+    pub fn add_missing(&mut self, others: &Self) {
+        let mut names: HashSet<String> = self.0.iter().map(|alias| alias.name.clone()).collect();
+        for alias in &others.0 {
+            if names.insert(alias.name.clone()) {
+                self.0.push(alias.clone());
+            }
+        }
+    }
+
     /// Removes the aliases of tools that are not among `tools`.
     pub(super) fn retain_for(&mut self, tools: &[Arc<Tool>]) {
         let names = tools
@@ -216,6 +257,21 @@ impl<'de> Deserialize<'de> for AliasEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_of_equal_aliases_counts() {
+        let pair = |name: &str, tool: &str| (name.to_owned(), tool.to_owned());
+        let mut aliases = OperatorAliases::from_pairs([pair("a", "x"), pair("a", "y")]);
+        aliases.add_missing(&OperatorAliases::from_pairs([
+            pair("a", "z"),
+            pair("b", "z"),
+        ]));
+        let expected = OperatorAliases::from_pairs([pair("a", "x"), pair("b", "z")]);
+        assert_eq!(aliases, expected);
+        assert_eq!(aliases.names_for("z").collect::<Vec<_>>(), ["b"]);
+        assert_eq!(OperatorAliases::problem("a"), None);
+        assert!(OperatorAliases::problem(" ").is_some());
+    }
 
     #[test]
     fn ecosystem_file_is_valid_and_its_names_are_reserved() {

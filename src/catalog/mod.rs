@@ -163,6 +163,46 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// Makes a new catalog whose later tools are treated so if two of them claim a name or an alias.
+    #[must_use]
+    pub fn with_conflicts(&self, conflicts: Conflicts) -> Self {
+        let mut catalog = self.clone();
+        catalog.options.conflicts = conflicts;
+        catalog
+    }
+
+    /// Makes a new catalog with `more` tools at the end and with more aliases of the operator, which
+    /// take precedence over those of the options. Aliases that cannot be given become notices.
+    ///
+    /// ```
+    /// use picktools::{Catalog, Tool, catalog::OperatorAliases};
+    ///
+    /// let catalog = Catalog::from_tools([Tool::without_arguments("send_email", "Sends")])?;
+    /// let pairs = [("mail", "send_email"), ("chat", "send_message")];
+    /// let pairs = pairs.map(|(alias, tool)| (alias.to_owned(), tool.to_owned()));
+    /// let aliases = OperatorAliases::from_pairs(pairs);
+    /// let extended = catalog.with_tools_and_aliases([], &aliases)?;
+    /// assert_eq!(extended.tools()[0].aliases[0].name, "mail");
+    /// assert_eq!(extended.notices().len(), 1);
+    /// # Ok::<(), picktools::catalog::CatalogError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Invalid`] if one of the tools is invalid, and for conflicts that the options do
+    /// not resolve.
+    pub fn with_tools_and_aliases(
+        &self,
+        more: impl IntoIterator<Item = Tool>,
+        aliases: &OperatorAliases,
+    ) -> Result<Self, CatalogError> {
+        let options = self.options.with_aliases(aliases);
+        let mut catalog = options.append(Some(self), more)?;
+        catalog.validators = Arc::clone(&self.validators);
+        catalog.notices.splice(..0, self.notices.iter().cloned());
+        Ok(catalog)
+    }
+
     /// Makes a new catalog with added, replaced and removed tools. It shares the other tools with
     /// this one. The rules of [`with_tools`](Self::with_tools) apply to the new tools. A replaced
     /// tool keeps its position.

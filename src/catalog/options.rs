@@ -80,6 +80,9 @@ pub struct CatalogOptions {
     pub allow_claimed_aliases: bool,
     /// The operator's aliases, which take precedence over all others.
     pub aliases: Option<OperatorAliases>,
+    /// The treatment of the operator's aliases that refer to no tool, to several tools, or to
+    /// another tool than the one of that name.
+    pub invalid_aliases: InvalidEntries,
     /// The source of tools that have none.
     pub default_source: Option<String>,
     /// The compiler of the validators for arguments; `None` uses `JsonSchema`.
@@ -184,6 +187,19 @@ impl CatalogOptions {
     /// operator refers to no tool.
     pub fn collect(&self, tools: impl IntoIterator<Item = Tool>) -> Result<Catalog, CatalogError> {
         self.append(None, tools)
+    }
+
+    /// Returns the options with more aliases of the operator. Invalid aliases then become notices.
+    pub(super) fn with_aliases(&self, aliases: &OperatorAliases) -> Self {
+        let mut all = aliases.clone();
+        if let Some(own) = &self.aliases {
+            all.add_missing(own);
+        }
+        Self {
+            aliases: Some(all),
+            invalid_aliases: InvalidEntries::LeaveOut,
+            ..self.clone()
+        }
     }
 
     /// Adds `more` tools to a catalog, whose tools stay as they are unless a conflict changes them.
@@ -513,10 +529,14 @@ impl CatalogOptions {
                 faults,
             });
         }
-        if !resolved.alias_faults.is_empty() {
-            return Err(CatalogError::Aliases {
-                faults: resolved.alias_faults,
-            });
+        match self.invalid_aliases {
+            InvalidEntries::LeaveOut => notices.extend(resolved.alias_faults),
+            InvalidEntries::Refuse if resolved.alias_faults.is_empty() => {}
+            InvalidEntries::Refuse => {
+                return Err(CatalogError::Aliases {
+                    faults: resolved.alias_faults,
+                });
+            }
         }
         let options = self.clone();
         Ok(Catalog::new(resolved.tools, notices, options, previous))
