@@ -240,7 +240,7 @@ pub(crate) async fn search(
         entry.shift_remove("outputSchema");
         let rounded = (f64::from(pick.score) * 1_000.0).round() / 1_000.0;
         entry.insert("score".to_owned(), json!(rounded));
-        entry.insert("reason".to_owned(), json!(pick.reason));
+        entry.insert("reason".to_owned(), json!(shown_reason(snapshot, pick)));
         annotate(&mut entry, shown_tools, view, servers_down);
         tools.push(Value::Object(entry));
     }
@@ -284,6 +284,16 @@ pub(crate) async fn search(
         answer,
         picks.iter().map(|pick| Arc::clone(&pick.tool)).collect(),
     ))
+}
+
+/// Returns the reason of a pick. It does not quote the search text of the operator.
+fn shown_reason<'a>(snapshot: &Snapshot, pick: &'a Pick) -> &'a str {
+    let changed = snapshot.settings.tool_override(&pick.tool);
+    let quotes_it = pick.reason.contains("an example in its definition");
+    if quotes_it && changed.is_some_and(|changed| changed.search_text.is_some()) {
+        return "similar to a search text of the operator";
+    }
+    &pick.reason
 }
 
 /// Says that no tool fits, and what may help.

@@ -12,10 +12,10 @@
 
 // Modules are in reading order: each uses only those above it. The library's
 // `tests/main/architecture.rs` checks this.
+mod naming;
 pub mod settings;
 mod error;
 pub mod refusal;
-mod naming;
 pub mod metrics;
 pub mod api_keys;
 pub mod sessions;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 const SEPARATOR: &str = "__";
 /// The most characters of a name. Clients add a prefix such as `mcp__picktools__`, and most models
 /// accept 64 characters.
-const MAX_CHARS: usize = 48;
+pub(crate) const MAX_CHARS: usize = 48;
 /// The number of digest digits at the end of a shortened name.
 const DIGITS: usize = 8;
 
@@ -35,15 +35,20 @@ pub(crate) fn qualified_name(source: &str, name: &str) -> String {
 /// Returns the shown name of equal tools of several servers: the name of the tools, if models
 /// accept it.
 pub(crate) fn merged_name(name: &str) -> String {
-    if is_accepted(name) && !name.is_empty() {
+    if is_accepted(name) {
         return name.to_owned();
     }
     with_digest(name, name)
 }
 
 /// Returns `true` if a name is short enough and models accept its characters.
-fn is_accepted(name: &str) -> bool {
-    name.len() <= MAX_CHARS && name.chars().all(is_plain)
+pub(crate) fn is_accepted(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_CHARS && name.chars().all(is_plain)
+}
+
+/// Returns `true` if the gateway itself has a tool of this name.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    FRONT_TOOLS.contains(&name) || name == READ_RESULT
 }
 
 fn is_plain(c: char) -> bool {

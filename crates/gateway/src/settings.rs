@@ -1,12 +1,16 @@
 //! Settings of a gateway: upstreams, roles, keys and limits of results.
 
 mod proxy;
+#[cfg(test)]
+mod tests;
+mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
+use picktools::catalog::OperatorAliases;
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
@@ -15,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings};
+pub use self::tools::{ToolHints, ToolOverride, ToolOverrides};
 
 /// The role of callers without another role.
 pub const DEFAULT_ROLE: &str = "default";
@@ -70,6 +75,9 @@ pub struct Settings {
     pub proxy: ProxySettings,
     /// Settings of the audit log; without them, nothing is recorded.
     pub audit: Option<AuditSettings>,
+    /// The operator's aliases of tools, from the command line.
+    #[serde(skip)]
+    pub aliases: Option<OperatorAliases>,
 }
 
 /// An API key of a caller over HTTP.
@@ -231,6 +239,8 @@ pub struct UpstreamSettings {
     pub new_tools: Option<NewTools>,
     /// The scan of results for instructions.
     pub scan_results: Option<Scan>,
+    /// The overrides of its tools.
+    pub tools: ToolOverrides,
 }
 
 /// The time at which an upstream is started.
@@ -442,6 +452,9 @@ impl Settings {
             if upstream.trusted == Some(true) && upstream.untrusted == Some(true) {
                 return refuse("`trusted` and `untrusted` exclude each other");
             }
+            if name == ALL && !upstream.tools.is_empty() {
+                return refuse("`tools` belong to one server; name the server");
+            }
             let zero = |value: Option<u64>| value == Some(0);
             if upstream.parallel == Some(0)
                 || [upstream.call_s, upstream.start_s, upstream.idle_s]
@@ -451,6 +464,7 @@ impl Settings {
                 return refuse("`parallel`, `call_s`, `start_s` and `idle_s` must be at least 1");
             }
         }
+        self.check_overrides().map_err(SettingsError)?;
         let mut names = std::collections::BTreeSet::new();
         for key in &self.keys {
             if !names.insert(&key.name) {
@@ -558,13 +572,16 @@ impl Settings {
         }
     }
 
-    /// Returns the access policy of a role for a catalog, without quarantined tools.
+    /// Returns the access policy of a role for a catalog, without quarantined tools. It hides the
+    /// tools that the role or an override hides.
     ///
     /// # Errors
     ///
     /// [`SettingsError`] if a pattern is invalid.
     pub fn access(&self, role: &str, catalog: &Catalog) -> Result<Access, SettingsError> {
-        self.role(role).access_to(catalog).map_err(SettingsError)
+        let mut access = self.role(role).access_to(catalog).map_err(SettingsError)?;
+        access.exclude.extend(self.hidden_tools(catalog));
+        Ok(access)
     }
 
     /// Returns a role; the default role if the name is unknown.
@@ -575,7 +592,7 @@ impl Settings {
 
 impl Role {
     /// Returns the access policy for a catalog, with the tools that match the patterns.
-    pub(crate) fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
+    fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
         let denied = self.denied()?;
         let mut exclude = BTreeSet::new();
         for tool in catalog.tools() {
@@ -597,97 +614,5 @@ impl Role {
             set.add(Glob::new(pattern).map_err(|error| format!("deny: {error}"))?);
         }
         set.build().map_err(|error| format!("deny: {error}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_settings_are_refused() {
-        for text in [
-            "",
-            " \n",
-            "// nothing yet",
-            "null",
-            "{",
-            "[]",
-            "{} {}",
-            "{\"keys\": null}",
-        ] {
-            assert!(Settings::parse(text).is_err(), "{text:?}");
-        }
-        assert!(Settings::parse("{}").is_ok());
-    }
-
-    #[test]
-    fn provider_url_must_be_safe_for_keys() {
-        let openai =
-            |provider: &str| Settings::parse(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
-        for provider in [
-            r#"{"url": "https://api.example/v1", "key_env": "KEY", "mode": "allowed"}"#,
-            r#"{"url": "http://127.0.0.1:8000/v1"}"#,
-            r#"{"url": "http://[::1]:8000/v1"}"#,
-            r#"{"url": "http://localhost/v1"}"#,
-            r#"{"url": "http://models.internal/v1", "plain_http": true}"#,
-        ] {
-            openai(provider).expect(provider);
-        }
-        for (provider, expected) in [
-            (r#"{"url": "http://models.internal/v1"}"#, "https"),
-            (r#"{"url": "http://127.0.0.1.evil.example/v1"}"#, "https"),
-            (r#"{"url": "https://me:secret@api.example/v1"}"#, "key_env"),
-            (r#"{"url": "https://api.example/v1?key=secret"}"#, "key_env"),
-            (r#"{"url": "file:///etc/passwd"}"#, "has no host"),
-            (r#"{"url": "ftp://api.example/v1"}"#, "not http"),
-            (r#"{"url": "api.example/v1"}"#, "not a URL"),
-            (
-                r#"{"url": "https://api.example/v1", "mode": "defer"}"#,
-                "does not support",
-            ),
-            (
-                r#"{"url": "https://api.example/v1", "key": "secret"}"#,
-                "unknown field",
-            ),
-        ] {
-            let error = openai(provider).expect_err(provider).to_string();
-            assert!(error.contains(expected), "{provider}: {error}");
-        }
-        Settings::parse(
-            r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#,
-        )
-        .expect_err("Anthropic has no such mode");
-    }
-
-    #[test]
-    fn proxy_patterns_are_checked_and_match_names_and_globs() {
-        let proxy = |text: &str| Settings::parse(&format!(r#"{{"proxy": {text}}}"#));
-        let settings = proxy(r#"{"always_include": ["Bash", "a[0]", "mcp__github__*"]}"#);
-        let settings = settings.expect("valid settings").proxy;
-        assert_eq!(settings.host_tools, HostTools::Keep);
-        let patterns = settings.always_included().expect("valid patterns");
-        for (name, expected) in [
-            ("Bash", true),
-            ("bash", false),
-            ("BashOutput", false),
-            ("a[0]", true),
-            ("mcp__github__create/issue", true),
-            ("mcp__gitlab__list", false),
-            ("x_mcp__github__list", false),
-            ("", false),
-        ] {
-            assert_eq!(patterns.matches(name), expected, "{name:?}");
-        }
-        for (text, expected) in [
-            (r#"{"always_include": ["["]}"#, "proxy.always_include"),
-            (r#"{"always_include": [" "]}"#, "empty"),
-            (r#"{"always_include": "Bash"}"#, "sequence"),
-            (r#"{"always_included": ["Bash"]}"#, "unknown field"),
-            (r#"{"host_tools": "drop"}"#, "unknown variant"),
-        ] {
-            let error = proxy(text).expect_err(text).to_string();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
     }
 }

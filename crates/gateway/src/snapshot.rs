@@ -3,12 +3,14 @@
 //! An upstream is a server with its rules. Its name is the source of its tools, so its tools have
 //! ids of the form `server/tool`.
 
+mod catalog;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::catalog::{CatalogError, CatalogFile, Conflicts};
+use picktools::catalog::{CatalogFile, Conflicts};
 use picktools::excerpt::marked;
 use picktools::names::{Advertising, ToolPatterns};
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
@@ -24,11 +26,13 @@ use picktools_provider::{Tokenizer, TranslateOptions, Translation};
 use picktools_state::{StateStamp, StateStore, lock};
 use serde_json::Value;
 
+pub(crate) use self::catalog::Notice;
+use self::catalog::{CatalogParts, ShownNames};
 use crate::accounts::MergedTools;
 use crate::pins::{Pins, ServerListing};
 use crate::refusal::{self, Code, Refusal};
-use crate::settings::{DEFAULT_ROLE, NameStyle, Role, Settings, Unsafe, UpstreamRules};
-use crate::{naming, tolerance};
+use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe, UpstreamRules};
+use crate::tolerance;
 
 /// The tools that an upstream sent last.
 pub(crate) struct UpstreamTools {
@@ -52,6 +56,12 @@ pub struct Snapshot {
     servers: BTreeSet<String>,
     /// The ids of quarantined tools.
     pub quarantined: BTreeSet<String>,
+    /// The ids of the tools that the settings hide from everybody.
+    pub hidden: BTreeSet<String>,
+    /// The ids of the tools that the settings rename.
+    renamed: BTreeSet<String>,
+    /// Messages for the operator about what was left out.
+    pub(crate) notices: Vec<Notice>,
     /// The stamp of the approvals with which it was built. If it changes, the snapshot is outdated.
     pub(crate) approvals: Option<StateStamp>,
     /// The shared store whose faults are reported with picks.
@@ -117,12 +127,18 @@ impl Snapshot {
                 ..ReviewedTools::default()
             },
         };
-        let catalog = build_catalog(&options, own_catalog, &files);
-        let catalog = catalog.map_err(|error| error.to_string())?;
-        for notice in catalog.notices() {
-            tracing::warn!(target: "picktools::gateway", %notice, "catalog notice");
-        }
-        let names = shown_names(settings.names, &catalog);
+        let parts = CatalogParts {
+            settings: &settings,
+            options: &options,
+            own_catalog,
+            files: &files,
+        };
+        let (catalog, mut notices) = parts.build().map_err(|error| error.to_string())?;
+        notices.extend(unknown_overrides(&settings, upstream_tools));
+        let shown_names = ShownNames::new(&settings, &catalog);
+        notices.extend(shown_names.notices);
+        let (names, renamed) = (shown_names.names, shown_names.renamed);
+        let hidden = settings.hidden_tools(&catalog);
         let advertising = Advertising::ProviderMap(names.clone());
         let translate_options = TranslateOptions {
             advertising,
@@ -151,6 +167,9 @@ impl Snapshot {
             translation,
             servers,
             quarantined,
+            hidden,
+            renamed,
+            notices,
             approvals,
             store,
             views,
@@ -216,12 +235,15 @@ impl Snapshot {
 
     /// Returns a role with its access policy for the current tools.
     fn role(&self, name: &str) -> Result<Role, String> {
-        let role = self.settings.role(name);
+        let access = self.settings.access(name, self.engine.catalog());
         let access = Access {
             quarantine: self.quarantined.clone(),
-            ..role.access_to(self.engine.catalog())?
+            ..access.map_err(|error| error.to_string())?
         };
-        Ok(Role { access, ..role })
+        Ok(Role {
+            access,
+            ..self.settings.role(name)
+        })
     }
 
     /// Returns the number of quarantined tools by source.
@@ -279,7 +301,7 @@ impl Snapshot {
                 exempt_sources.insert(source.clone());
             }
         }
-        let always_listed = self.matching_tools(&tools, &self.settings.always_include)?;
+        let always_listed = self.always_listed(&tools)?;
         let fallbacks = self.matching_tools(&tools, &self.settings.fallbacks)?;
         let options = PickOptions {
             always_include: ids(&always_listed),
@@ -292,7 +314,10 @@ impl Snapshot {
         };
         let mut merged = MergedTools::default();
         if self.settings.merge_accounts {
-            merged = MergedTools::new(&tools, &self.servers, &self.names);
+            // The operator gave a renamed tool a name of its own.
+            let mut mergeable = tools.clone();
+            mergeable.retain(|tool| !self.renamed.contains(&tool.id));
+            merged = MergedTools::new(&mergeable, &self.servers, &self.names);
         }
         let mut view = View {
             options,
@@ -309,6 +334,17 @@ impl Snapshot {
         view.quarantined = self.count_quarantined(|id| !view.is_hidden(id));
         view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
         Ok(view)
+    }
+
+    /// Returns the tools that are always listed: by a pattern, or by their override.
+    fn always_listed(&self, tools: &[Arc<Tool>]) -> Result<Vec<Arc<Tool>>, String> {
+        let by_pattern = ids(&self.matching_tools(tools, &self.settings.always_include)?);
+        let mut always_listed = tools.to_vec();
+        always_listed.retain(|tool| {
+            let changed = self.settings.tool_override(tool);
+            by_pattern.contains(&tool.id) || changed.is_some_and(|changed| changed.always)
+        });
+        Ok(always_listed)
     }
 
     /// Returns the tools whose id, name or shown name the names and globs of a setting match.
@@ -428,36 +464,22 @@ fn catalog_files(upstream_tools: &[UpstreamTools]) -> Vec<CatalogFile> {
         .collect()
 }
 
-/// Builds the catalog from the operator's own catalog and the files of upstreams.
-fn build_catalog(
-    options: &CatalogOptions,
-    own_catalog: Option<&Catalog>,
-    files: &[CatalogFile],
-) -> Result<Catalog, CatalogError> {
-    if files.is_empty() {
-        return match own_catalog {
-            Some(own_catalog) => Ok(own_catalog.clone()),
-            None => options.collect([]),
-        };
+/// Returns notices about overrides of tools that their servers do not have.
+fn unknown_overrides(settings: &Settings, upstream_tools: &[UpstreamTools]) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    for upstream in upstream_tools {
+        let server = &upstream.server.name;
+        let listed = upstream.tools.iter();
+        let names = listed
+            .filter_map(|tool| tool.get("name")?.as_str())
+            .collect();
+        for tool in settings.unknown_overrides(server, &names) {
+            notices.push(Notice::new(format!(
+                "the settings override the tool {tool:?}, but the server {server:?} has no such tool"
+            )));
+        }
     }
-    let upstream_catalog = options.read_files(files)?;
-    match own_catalog {
-        Some(own_catalog) => merge_catalogs(own_catalog, &upstream_catalog),
-        None => Ok(upstream_catalog),
-    }
-}
-
-/// Returns the names that clients are shown, by tool id.
-fn shown_names(style: NameStyle, catalog: &Catalog) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    for tool in catalog.tools() {
-        let name = match (style, &tool.source) {
-            (NameStyle::Qualified, Some(source)) => naming::qualified_name(source, &tool.name),
-            _ => tool.name.clone(),
-        };
-        names.insert(tool.id.clone(), name);
-    }
-    names
+    notices
 }
 
 /// Returns translated definitions by the ids of their tools.
@@ -475,32 +497,6 @@ fn definitions_by_id(
         }
     }
     definitions
-}
-
-/// Adds the tools of upstreams to the operator's own catalog. If both have a tool with the same id,
-/// that of the server is used, because only a server can run it.
-fn merge_catalogs(
-    own_catalog: &Catalog,
-    upstream_catalog: &Catalog,
-) -> Result<Catalog, CatalogError> {
-    let upstream_tools = upstream_catalog.tools().iter();
-    let upstream_tools = upstream_tools.map(|tool| tool.as_ref().clone());
-    let mut has_duplicates = false;
-    for tool in upstream_catalog.tools() {
-        if own_catalog.find(&tool.id).is_some() {
-            has_duplicates = true;
-            tracing::warn!(
-                target: "picktools::gateway", id = %tool.id,
-                "left a tool of the catalog out, because a server has the same tool"
-            );
-        }
-    }
-    if !has_duplicates {
-        return own_catalog.with_tools(upstream_tools);
-    }
-    own_catalog
-        .filtered(|tool| upstream_catalog.find(&tool.id).is_none())
-        .with_tools(upstream_tools)
 }
 
 /// The reviewed tools of upstreams.

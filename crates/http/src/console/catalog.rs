@@ -115,6 +115,7 @@ fn catalog_fragment(snapshot: &Snapshot, query: &CatalogQuery) -> CatalogFragmen
 fn flags(snapshot: &Snapshot, tool: &Tool) -> Vec<&'static str> {
     let flags = [
         ("quarantined", snapshot.quarantined.contains(&tool.id)),
+        ("hidden", snapshot.hidden.contains(&tool.id)),
         ("unsafe", tool.is_unsafe()),
         ("untrusted", tool.untrusted),
         ("read-only", tool.annotations.read_only_hint == Some(true)),
@@ -182,6 +183,13 @@ fn tool_fragment(snapshot: &Snapshot, tool: &Tool) -> ToolFragment {
                 .quarantined
                 .contains(&tool.id)
                 .then(|| "quarantined: its current definition waits for approval".to_owned()),
+        ),
+        (
+            "settings",
+            snapshot
+                .hidden
+                .contains(&tool.id)
+                .then(|| "hidden from everybody (`hide` in `upstreams`)".to_owned()),
         ),
     ];
     ToolFragment {

@@ -1,0 +1,240 @@
+//! Building a new snapshot whenever an upstream sends other tools, or an approval or the settings
+//! change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use picktools_state::StateStamp;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::hub::Hub;
+use crate::pins::Pins;
+use crate::snapshot::{Notice, Snapshot, UpstreamTools};
+use crate::upstream::{Upstream, UpstreamListing};
+
+/// Changes within this time become one snapshot.
+const BATCH_WINDOW: Duration = Duration::from_millis(100);
+/// The interval between checks for new approvals.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The pause before a failed snapshot is built again.
+const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
+
+/// Reports of upstreams so far.
+#[derive(Default)]
+struct UpstreamReports {
+    tools: BTreeMap<String, Vec<Value>>,
+    /// The upstreams that have reported, even if only that they are unreachable.
+    reported: BTreeSet<String>,
+    /// The live results since the last snapshot: tools were listed, or the reason why not.
+    live: BTreeMap<String, Result<(), String>>,
+}
+
+impl UpstreamReports {
+    fn record(
+        &mut self,
+        UpstreamListing {
+            upstream,
+            listing,
+            is_live,
+        }: UpstreamListing,
+    ) {
+        if is_live {
+            let result = match &listing {
+                Ok(_) => Ok(()),
+                Err(reason) => Err(reason.clone()),
+            };
+            self.live.insert(upstream.clone(), result);
+        }
+        // The upstream logs why it cannot be listed.
+        if let Ok(listing) = listing {
+            self.tools.insert(upstream.clone(), listing.tools);
+            if let Some(reason) = &listing.incomplete {
+                tracing::warn!(
+                    target: "picktools::gateway", server = %upstream, %reason,
+                    "incomplete list of tools"
+                );
+            }
+        }
+        self.reported.insert(upstream);
+    }
+
+    /// Returns `true` if each of these upstreams has reported.
+    fn is_complete(&self, upstreams: &[Arc<Upstream>]) -> bool {
+        let mut upstreams = upstreams.iter();
+        upstreams.all(|upstream| self.reported.contains(&upstream.server.name))
+    }
+
+    /// Returns the reported tools of these upstreams.
+    fn collect_tools(&self, upstreams: &[Arc<Upstream>]) -> Vec<UpstreamTools> {
+        let mut upstream_tools = Vec::with_capacity(upstreams.len());
+        for upstream in upstreams {
+            let Some(tools) = self.tools.get(&upstream.server.name) else {
+                continue;
+            };
+            upstream_tools.push(UpstreamTools {
+                server: upstream.server.clone(),
+                rules: upstream.rules,
+                tools: tools.clone(),
+            });
+        }
+        upstream_tools
+    }
+
+    /// Publishes the live results, or the error because of which no snapshot could be built.
+    fn publish(&mut self, hub: &Hub, error: Option<&String>) {
+        if self.live.is_empty() {
+            return;
+        }
+        hub.live.send_modify(|live_results| {
+            for (upstream, result) in &self.live {
+                match error {
+                    Some(message) => {
+                        drop(live_results.insert(upstream.clone(), Err(message.clone())));
+                    }
+                    // After the first live listing the tools are known; a call finds out if the
+                    // server is reachable.
+                    None if live_results.get(upstream) == Some(&Ok(())) => {}
+                    None => drop(live_results.insert(upstream.clone(), result.clone())),
+                }
+            }
+        });
+        if error.is_none() {
+            self.live.clear();
+        }
+    }
+}
+
+/// Returns the stamp of the approvals. It may wait for a store.
+async fn approvals_stamp(pins: &Option<Pins>) -> Option<StateStamp> {
+    let pins = pins.clone()?;
+    tokio::task::spawn_blocking(move || pins.stamp()).await.ok()
+}
+
+/// Builds a snapshot from the current tools of upstreams, on another thread.
+async fn build_snapshot(
+    hub: &Hub,
+    pins: &Option<Pins>,
+    upstream_tools: Vec<UpstreamTools>,
+) -> Result<Snapshot, String> {
+    let (settings, own_catalog) = (hub.settings(), hub.catalog());
+    let (pins, store) = (pins.clone(), hub.store.clone());
+    let previous = Arc::clone(&hub.snapshot.borrow());
+    let build_result = tokio::task::spawn_blocking(move || -> Result<Snapshot, String> {
+        let snapshot = Snapshot::build(
+            settings,
+            own_catalog.as_ref(),
+            &upstream_tools,
+            pins.as_ref(),
+            Some(&previous.engine),
+        )?;
+        Ok(snapshot.with_store(store))
+    });
+    build_result
+        .await
+        .unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// Warns if the number of quarantined tools of a server has changed.
+fn warn_of_quarantine(previous: &Snapshot, current: &Snapshot) {
+    let before = previous.quarantined_by_source();
+    for (server, tools) in current.quarantined_by_source() {
+        if before.get(&server) != Some(&tools) {
+            tracing::warn!(
+                target: "picktools::gateway", %server, tools,
+                "tools are quarantined; review them with `picktools approve`"
+            );
+        }
+    }
+}
+
+/// The notices of snapshots that were logged.
+#[derive(Default)]
+pub(super) struct NoticeLog(BTreeSet<Notice>);
+
+impl NoticeLog {
+    /// Logs the notices that the last snapshot did not have.
+    pub(super) fn log(&mut self, snapshot: &Snapshot, is_complete: bool) {
+        let mut current = BTreeSet::new();
+        for notice in &snapshot.notices {
+            if notice.may_be_early && !is_complete {
+                continue;
+            }
+            if !self.0.contains(notice) && current.insert(notice.clone()) {
+                tracing::warn!(target: "picktools::gateway", notice = %notice.text, "catalog notice");
+            }
+            current.insert(notice.clone());
+        }
+        self.0 = current;
+    }
+}
+
+/// Builds a new snapshot whenever an upstream sends other tools or an approval changes.
+pub(super) async fn rebuild_snapshots(
+    hub: Arc<Hub>,
+    pins: Option<Pins>,
+    mut listings: mpsc::Receiver<UpstreamListing>,
+    mut notice_log: NoticeLog,
+) {
+    let mut reports = UpstreamReports::default();
+    let mut stamp = approvals_stamp(&pins).await;
+    // The time of the last attempt, and its error.
+    let (mut last_attempt, mut last_error): (Instant, Option<String>) = (Instant::now(), None);
+    loop {
+        let mut new_listings = Vec::new();
+        tokio::select! {
+            listing = listings.recv() => match listing {
+                Some(listing) => new_listings.push(listing),
+                None => return,
+            },
+            () = hub.replaced.notified() => {}
+            () = sleep(POLL_INTERVAL), if pins.is_some() => {
+                let current_stamp = approvals_stamp(&pins).await;
+                // A failed build is repeated, because an unreachable store may be back.
+                let must_wait = last_error.is_none() || last_attempt.elapsed() < REBUILD_BACKOFF;
+                if current_stamp == stamp && must_wait {
+                    continue;
+                }
+                stamp = current_stamp;
+            }
+        }
+        while let Ok(Some(listing)) = timeout(BATCH_WINDOW, listings.recv()).await {
+            new_listings.push(listing);
+        }
+        new_listings
+            .into_iter()
+            .for_each(|listing| reports.record(listing));
+        let upstreams = hub.upstreams();
+        let build_result = build_snapshot(&hub, &pins, reports.collect_tools(&upstreams)).await;
+        last_attempt = Instant::now();
+        let error = match build_result {
+            Ok(snapshot) => {
+                // Approvals that this build wrote need not be read again, but later approvals of
+                // others must.
+                stamp.clone_from(&snapshot.approvals);
+                let snapshot = Arc::new(snapshot);
+                hub.journal.record_policy(&snapshot);
+                let previous = hub.snapshot.send_replace(Arc::clone(&snapshot));
+                warn_of_quarantine(&previous, &snapshot);
+                notice_log.log(&snapshot, reports.is_complete(&upstreams));
+                None
+            }
+            Err(message) => Some(message),
+        };
+        if let Some(message) = &error
+            && last_error.as_ref() != Some(message)
+        {
+            tracing::error!(
+                target: "picktools::gateway", %message,
+                "cannot build a new snapshot; the current one stays in use"
+            );
+        }
+        reports.publish(&hub, error.as_ref());
+        last_error = error;
+        if reports.is_complete(&upstreams) {
+            hub.complete.send_replace(true);
+        }
+    }
+}

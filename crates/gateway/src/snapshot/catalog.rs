@@ -1,0 +1,188 @@
+//! The catalog of a snapshot: the operator's own tools, and the tools of servers with the
+//! operator's overrides, names and aliases.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use picktools::catalog::{
+    CatalogError, CatalogFault, CatalogFile, Conflicts, FaultKind, OperatorAliases,
+};
+use picktools::{Catalog, CatalogOptions, Tool};
+
+use crate::naming;
+use crate::settings::{NameStyle, Settings};
+
+/// What a catalog is built from.
+pub(super) struct CatalogParts<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) options: &'a CatalogOptions,
+    /// The operator's own catalog.
+    pub(super) own_catalog: Option<&'a Catalog>,
+    /// The approved definitions of servers.
+    pub(super) files: &'a [CatalogFile],
+}
+
+/// A message for the operator about something that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Notice {
+    pub(crate) text: String,
+    /// `true` if a server that has not listed its tools yet may be the reason.
+    pub(crate) may_be_early: bool,
+}
+
+impl Notice {
+    pub(super) fn new(text: String) -> Self {
+        Self {
+            text,
+            may_be_early: false,
+        }
+    }
+
+    fn from_fault(fault: &CatalogFault) -> Self {
+        Self {
+            text: fault.to_string(),
+            may_be_early: fault.kind == FaultKind::OperatorAlias,
+        }
+    }
+}
+
+impl CatalogParts<'_> {
+    /// Builds the catalog, and returns what was left out.
+    pub(super) fn build(&self) -> Result<(Catalog, Vec<Notice>), CatalogError> {
+        let mut notices = Vec::new();
+        let server_catalog = match self.files {
+            [] => None,
+            files => Some(self.options.read_files(files)?),
+        };
+        let server_tools = server_catalog.as_ref().map_or(&[][..], Catalog::tools);
+        let is_changed = |tool: &std::sync::Arc<Tool>| self.settings.tool_override(tool).is_some();
+        let has_changes = self.settings.aliases.is_some() || server_tools.iter().any(is_changed);
+        let catalog = match (self.own_catalog, &server_catalog) {
+            (None, Some(server_catalog)) if !has_changes => server_catalog.clone(),
+            (Some(own_catalog), None) if !has_changes => own_catalog.clone(),
+            _ => {
+                // The merged catalog does not have these.
+                let left_out = server_catalog.iter().flat_map(Catalog::notices);
+                notices.extend(left_out.map(Notice::from_fault));
+                self.merge(server_catalog.as_ref())?
+            }
+        };
+        notices.extend(catalog.notices().iter().map(Notice::from_fault));
+        Ok((catalog, notices))
+    }
+
+    /// Adds the tools of servers, with the overrides, to the operator's own catalog. If both have a
+    /// tool with the same id, that of the server is used, because only a server can run it.
+    fn merge(&self, server_catalog: Option<&Catalog>) -> Result<Catalog, CatalogError> {
+        let mut tools = Vec::new();
+        for tool in server_catalog.map_or(&[][..], Catalog::tools) {
+            let mut tool = tool.as_ref().clone();
+            if let Some(changed) = self.settings.tool_override(&tool) {
+                changed.apply(&mut tool);
+            }
+            tools.push(tool);
+        }
+        let own_catalog = match self.own_catalog {
+            Some(own_catalog) => without_tools(own_catalog, &tools),
+            None => self.options.collect([])?,
+        };
+        let aliases = self.aliases(&tools, &own_catalog);
+        // A server must not take down the others by a name that it chooses.
+        let own_catalog = own_catalog.with_conflicts(Conflicts::Warn);
+        own_catalog.with_tools_and_aliases(tools, &aliases)
+    }
+
+    /// Returns the aliases of the operator: those of overrides take precedence. A tool that was
+    /// renamed can be called by its new name without the server, unless another tool has it.
+    fn aliases(&self, server_tools: &[Tool], own_catalog: &Catalog) -> OperatorAliases {
+        let own_names = own_catalog.tools().iter().map(|tool| tool.name.as_str());
+        let server_names = server_tools.iter().map(|tool| tool.name.as_str());
+        let names: BTreeSet<&str> = own_names.chain(server_names).collect();
+        let mut pairs = Vec::new();
+        for tool in server_tools {
+            let Some(changed) = self.settings.tool_override(tool) else {
+                continue;
+            };
+            let new_name = changed.rename.as_ref();
+            let new_name = new_name.filter(|name| !names.contains(name.as_str()));
+            for alias in changed.aliases.iter().chain(new_name) {
+                pairs.push((alias.clone(), tool.id.clone()));
+            }
+        }
+        let mut aliases = OperatorAliases::from_pairs(pairs);
+        if let Some(others) = &self.settings.aliases {
+            aliases.add_missing(others);
+        }
+        aliases
+    }
+}
+
+/// Returns a catalog without the tools that servers have too.
+fn without_tools(own_catalog: &Catalog, server_tools: &[Tool]) -> Catalog {
+    let mut duplicates = BTreeSet::new();
+    for tool in server_tools {
+        if own_catalog.find(&tool.id).is_some() {
+            duplicates.insert(&tool.id);
+            tracing::warn!(
+                target: "picktools::gateway", id = %tool.id,
+                "left a tool of the catalog out, because a server has the same tool"
+            );
+        }
+    }
+    if duplicates.is_empty() {
+        return own_catalog.clone();
+    }
+    own_catalog.filtered(|tool| !duplicates.contains(&tool.id))
+}
+
+/// The names that clients are shown.
+#[derive(Default)]
+pub(super) struct ShownNames {
+    /// The names by tool id.
+    pub(super) names: BTreeMap<String, String>,
+    /// The ids of the renamed tools.
+    pub(super) renamed: BTreeSet<String>,
+    pub(super) notices: Vec<Notice>,
+}
+
+impl ShownNames {
+    /// Names the tools of a catalog. A tool does not get the name that another one has without
+    /// overrides, so that each name keeps its meaning.
+    pub(super) fn new(settings: &Settings, catalog: &Catalog) -> Self {
+        let mut shown = Self::default();
+        let mut taken = BTreeSet::new();
+        for tool in catalog.tools() {
+            let name = shown_name(settings.names, tool, &tool.name);
+            taken.insert(name.clone());
+            shown.names.insert(tool.id.clone(), name);
+        }
+        for tool in catalog.tools() {
+            let changed = settings.tool_override(tool);
+            let Some(new_name) = changed.and_then(|changed| changed.rename.as_ref()) else {
+                continue;
+            };
+            let name = shown_name(settings.names, tool, new_name);
+            if shown.names.get(&tool.id) == Some(&name) {
+                continue;
+            }
+            if taken.insert(name.clone()) {
+                shown.renamed.insert(tool.id.clone());
+                shown.names.insert(tool.id.clone(), name);
+            } else {
+                shown.notices.push(Notice::new(format!(
+                    "the tool {:?} keeps its name, because another tool has the name {name:?}; \
+                     choose another `rename` in the settings",
+                    tool.id
+                )));
+            }
+        }
+        shown
+    }
+}
+
+/// Returns the name that clients are shown for a tool with its own or a new name.
+fn shown_name(style: NameStyle, tool: &Tool, name: &str) -> String {
+    match (style, &tool.source) {
+        (NameStyle::Qualified, Some(source)) => naming::qualified_name(source, name),
+        _ => name.to_owned(),
+    }
+}
