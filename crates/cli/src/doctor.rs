@@ -10,7 +10,7 @@ use picktools::CatalogOptions;
 use picktools::catalog::{CatalogFile, Conflicts};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_check::{CheckReport, Severity};
-use picktools_gateway::Pins;
+use picktools_gateway::{Pins, Settings};
 use picktools_import::mcp::{Configuration, McpConfigError, Server, ServerFault, ServerTransport};
 use picktools_mcp::{Limits, Listing};
 use picktools_provider::Tokenizer;
@@ -50,6 +50,11 @@ pub(super) struct DoctorCommand {
     #[arg(long, value_name = "MS", default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CATALOG)]
     server_timeout_ms: u64,
+    /// Settings file of the gateway, whose overrides of tools are checked.
+    ///
+    /// An override of a tool that its server does not have is reported.
+    #[arg(long, value_name = "FILE", help_heading = heading::GATEWAY)]
+    settings: Option<PathBuf>,
     /// Folder with approved and quarantined definitions, in its subfolder `gateway`.
     ///
     /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. With
@@ -170,10 +175,22 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
     for file in files {
         let mut report = ConfigurationReport::new(Some(file));
         report.behind_gateway = true;
-        report.servers = check(&open_configuration(file)?, &pins, &Limits::default())?;
+        let checks = Checks {
+            pins: &pins,
+            settings: &Settings::default(),
+            limits: Limits::default(),
+        };
+        report.servers = checks.run(&open_configuration(file)?)?;
         reports.push(report);
     }
     print_reports(&reports)
+}
+
+/// What servers are checked against.
+struct Checks<'a> {
+    pins: &'a Pins,
+    settings: &'a Settings,
+    limits: Limits,
 }
 
 impl DoctorCommand {
@@ -187,16 +204,25 @@ impl DoctorCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
         let (pins, _) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
+        let settings = match &self.settings {
+            Some(path) => mcp::read_settings(path)?,
+            None => Settings::default(),
+        };
+        let checks = Checks {
+            pins: &pins,
+            settings: &settings,
+            limits: self.limits(),
+        };
         let mut reports = Vec::new();
         if self.servers.are_named() {
             for (file, configuration) in self.servers.each_configuration()? {
                 let mut report = ConfigurationReport::new(file.as_deref());
-                report.servers = check(&configuration, &pins, &self.limits())?;
+                report.servers = checks.run(&configuration)?;
                 reports.push(report);
             }
         } else {
             for config in init::installed_configs()? {
-                let report = self.check_installed(&config, &pins)?;
+                let report = check_installed(&config, &checks)?;
                 reports.extend(report);
             }
         }
@@ -205,48 +231,6 @@ impl DoctorCommand {
             report.problem.is_some() || report.servers.iter().any(ServerReport::needs_attention)
         });
         Ok(ExitCode::from(u8::from(needs_attention)))
-    }
-
-    /// Checks the servers of a client's file, or of the file behind its gateway. Returns `None` if
-    /// it has none.
-    fn check_installed(
-        &self,
-        config: &InstalledConfig,
-        pins: &Pins,
-    ) -> anyhow::Result<Option<ConfigurationReport>> {
-        let mut report = ConfigurationReport::new(Some(&config.file));
-        report.client = Some(config.title);
-        report.behind_gateway = config.behind_gateway;
-        let mut configuration = match open_configuration(&config.file) {
-            Ok(configuration) => configuration,
-            Err(error) => {
-                let kind = error.downcast_ref::<McpConfigError>();
-                if kind == Some(&McpConfigError::NoServers) {
-                    return Ok(None);
-                }
-                report.problem = Some(output::line(format!("{error:#}")));
-                return Ok(Some(report));
-            }
-        };
-        configuration
-            .servers
-            .retain(|server| !init::starts_gateway(server));
-        if configuration.servers.is_empty()
-            && configuration.faults.is_empty()
-            && configuration.disabled.is_empty()
-        {
-            return Ok(None);
-        }
-        if config.is_project {
-            // Its commands come from the authors of the project.
-            report.problem = Some(format!(
-                "not checked, because the project names its programs; pass --config {}",
-                config.file.display()
-            ));
-            return Ok(Some(report));
-        }
-        report.servers = check(&configuration, pins, &self.limits())?;
-        Ok(Some(report))
     }
 
     fn print(&self, reports: &[ConfigurationReport]) -> anyhow::Result<()> {
@@ -329,74 +313,124 @@ impl ServerReport {
     }
 }
 
-/// Asks all servers of a configuration.
-fn check(
-    configuration: &Configuration,
-    pins: &Pins,
-    limits: &Limits,
-) -> anyhow::Result<Vec<ServerReport>> {
-    let servers = &configuration.servers;
-    let answers = live::ask_each(servers, async |server: &Server| {
-        let started = Instant::now();
-        let listing = picktools_mcp::list(server, &|name| std::env::var_os(name), limits).await;
-        (listing, started.elapsed().as_millis())
-    })?;
-    let mut reports = Vec::new();
-    let mut files = Vec::new();
-    for (server, (listing, ms)) in servers.iter().zip(answers) {
-        let mut report = ServerReport::new(&server.name, ServerState::Ok);
-        report.at = Some(program_or_host(server));
-        report.ms = Some(ms);
-        match listing {
-            Ok(Listing {
-                tools, incomplete, ..
-            }) => {
-                report.tools = tools.len();
-                report.tokens = Tokenizer::O200k.count(&json!(tools).to_string());
-                files.push(CatalogFile::from_server(&server.name, &tools));
-                if let Some(reason) = incomplete {
-                    report.state = ServerState::Incomplete;
-                    report.why = Some(output::line(reason));
+/// Checks the servers of a client's file, or of the file behind its gateway. Returns `None` if
+/// it has none.
+fn check_installed(
+    config: &InstalledConfig,
+    checks: &Checks<'_>,
+) -> anyhow::Result<Option<ConfigurationReport>> {
+    let mut report = ConfigurationReport::new(Some(&config.file));
+    report.client = Some(config.title);
+    report.behind_gateway = config.behind_gateway;
+    let mut configuration = match open_configuration(&config.file) {
+        Ok(configuration) => configuration,
+        Err(error) => {
+            let kind = error.downcast_ref::<McpConfigError>();
+            if kind == Some(&McpConfigError::NoServers) {
+                return Ok(None);
+            }
+            report.problem = Some(output::line(format!("{error:#}")));
+            return Ok(Some(report));
+        }
+    };
+    configuration
+        .servers
+        .retain(|server| !init::starts_gateway(server));
+    if configuration.servers.is_empty()
+        && configuration.faults.is_empty()
+        && configuration.disabled.is_empty()
+    {
+        return Ok(None);
+    }
+    if config.is_project {
+        // Its commands come from the authors of the project.
+        report.problem = Some(format!(
+            "not checked, because the project names its programs; pass --config {}",
+            config.file.display()
+        ));
+        return Ok(Some(report));
+    }
+    report.servers = checks.run(&configuration)?;
+    Ok(Some(report))
+}
+
+impl Checks<'_> {
+    /// Asks all servers of a configuration.
+    fn run(&self, configuration: &Configuration) -> anyhow::Result<Vec<ServerReport>> {
+        let Self {
+            pins,
+            settings,
+            limits,
+        } = self;
+        let servers = &configuration.servers;
+        let answers = live::ask_each(servers, async |server: &Server| {
+            let started = Instant::now();
+            let listing = picktools_mcp::list(server, &|name| std::env::var_os(name), limits).await;
+            (listing, started.elapsed().as_millis())
+        })?;
+        let mut reports = Vec::new();
+        let mut files = Vec::new();
+        for (server, (listing, ms)) in servers.iter().zip(answers) {
+            let mut report = ServerReport::new(&server.name, ServerState::Ok);
+            report.at = Some(program_or_host(server));
+            report.ms = Some(ms);
+            match listing {
+                Ok(Listing {
+                    tools, incomplete, ..
+                }) => {
+                    report.tools = tools.len();
+                    let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+                    for tool in settings.unknown_overrides(&server.name, &names.collect()) {
+                        report.warnings.push(output::line(format!(
+                            "the settings override the tool {tool:?}; the server has no such tool"
+                        )));
+                    }
+                    report.tokens = Tokenizer::O200k.count(&json!(tools).to_string());
+                    files.push(CatalogFile::from_server(&server.name, &tools));
+                    if let Some(reason) = incomplete {
+                        report.state = ServerState::Incomplete;
+                        report.why = Some(output::line(reason));
+                    }
+                }
+                Err(error) => {
+                    report.state = ServerState::Down;
+                    report.why = Some(output::line(live::describe(&error)));
                 }
             }
-            Err(error) => {
-                report.state = ServerState::Down;
-                report.why = Some(output::line(live::describe(&error)));
+            for (tool, definition) in pins.quarantined_of(server)? {
+                let mut reason = definition.reason.to_string();
+                if definition.denied {
+                    reason.push_str(", refused");
+                }
+                report.is_waiting |= !definition.denied;
+                report.quarantined.insert(tool, reason);
+            }
+            reports.push(report);
+        }
+        add_findings(&files, &mut reports)?;
+        for ServerFault {
+            server,
+            message,
+            remedy,
+            ..
+        } in &configuration.faults
+        {
+            let mut report = ServerReport::new(server, ServerState::Invalid);
+            report.why = Some(output::line(format!("{message}; {remedy}")));
+            reports.push(report);
+        }
+        for name in &configuration.disabled {
+            reports.push(ServerReport::new(name, ServerState::Disabled));
+        }
+        for warning in &configuration.warnings {
+            let of_server = |report: &&mut ServerReport| report.server == warning.server;
+            if let Some(report) = reports.iter_mut().find(of_server) {
+                let text = format!("{}; {}", warning.message, warning.remedy);
+                report.warnings.push(output::line(text));
             }
         }
-        for (tool, definition) in pins.quarantined_of(server)? {
-            let mut reason = definition.reason.to_string();
-            if definition.denied {
-                reason.push_str(", refused");
-            }
-            report.is_waiting |= !definition.denied;
-            report.quarantined.insert(tool, reason);
-        }
-        reports.push(report);
+        Ok(reports)
     }
-    add_findings(&files, &mut reports)?;
-    for ServerFault {
-        server,
-        message,
-        remedy,
-        ..
-    } in &configuration.faults
-    {
-        let mut report = ServerReport::new(server, ServerState::Invalid);
-        report.why = Some(output::line(format!("{message}; {remedy}")));
-        reports.push(report);
-    }
-    for name in &configuration.disabled {
-        reports.push(ServerReport::new(name, ServerState::Disabled));
-    }
-    for warning in &configuration.warnings {
-        let of_server = |report: &&mut ServerReport| report.server == warning.server;
-        if let Some(report) = reports.iter_mut().find(of_server) {
-            let text = format!("{}; {}", warning.message, warning.remedy);
-            report.warnings.push(output::line(text));
-        }
-    }
-    Ok(reports)
 }
 
 /// Prints the state of each server, and a summary.

@@ -44,6 +44,13 @@ pub(super) struct McpCommand {
     servers: ServerArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
+    /// Alias file, or `ecosystem` for well-known names.
+    ///
+    /// The file is a JSON object from aliases to tools, such as {"bash": "terminalRun"}. An alias of
+    /// a tool that no server has is reported and left out. `ecosystem` contains the names that
+    /// skills and models use for the usual tools of agents, such as `bash` and `read_file`.
+    #[arg(long, value_name = "FILE|ecosystem", help_heading = heading::GATEWAY)]
+    aliases: Option<PathBuf>,
 }
 
 /// The options of a gateway.
@@ -90,6 +97,9 @@ pub(super) struct GatewayArgs {
     /// the log cannot be written, nothing is picked or run.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     audit: Option<PathBuf>,
+    /// The alias file, or `ecosystem`.
+    #[arg(skip)]
+    pub(super) aliases: Option<PathBuf>,
     #[arg(skip)]
     pub(super) providers: Providers,
     /// The tools that no server has.
@@ -184,6 +194,13 @@ impl Providers {
     }
 }
 
+/// Reads a settings file.
+pub(super) fn read_settings(path: &Path) -> anyhow::Result<Settings> {
+    let text = String::from_utf8(reading::read_input(path)?)
+        .context("the settings are not valid UTF-8")?;
+    Settings::parse(&text).with_context(|| format!("{}", path.display()))
+}
+
 /// Returns the folder of a gateway's state.
 pub(super) fn state_folder(folder: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = match folder {
@@ -224,11 +241,7 @@ impl GatewayArgs {
     /// Returns the settings of the operator: the file and the command line.
     fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.settings {
-            Some(path) => {
-                let text = String::from_utf8(reading::read_input(path)?)
-                    .context("the settings are not valid UTF-8")?;
-                Settings::parse(&text).with_context(|| format!("{}", path.display()))?
-            }
+            Some(path) => read_settings(path)?,
             None => Settings::default(),
         };
         if let Some(mode) = &self.mode {
@@ -255,6 +268,9 @@ impl GatewayArgs {
                 Some(audit) => audit.folder.clone_from(folder),
                 None => settings.audit = Some(AuditSettings::new(folder)),
             }
+        }
+        if let Some(argument) = &self.aliases {
+            settings.aliases = Some(reading::open_aliases(argument)?);
         }
         self.providers.set(&mut settings.proxy);
         settings.check()?;
@@ -305,9 +321,10 @@ impl GatewayArgs {
         let mut files = Vec::new();
         for path in servers.files().iter().chain(&self.settings) {
             if path.is_file() {
-                files.push(path);
+                files.push(path.as_path());
             }
         }
+        files.extend(self.aliases.as_deref().and_then(reading::aliases_file));
         let read_state = || self.read_state(&files);
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
         let (mut last, mut last_published) = (read_state(), follow_store());
@@ -338,7 +355,7 @@ impl GatewayArgs {
     }
 
     /// Returns the contents of these files, and the states of the catalog's files.
-    fn read_state(&self, files: &[&PathBuf]) -> WatchedFiles {
+    fn read_state(&self, files: &[&Path]) -> WatchedFiles {
         let mut state = WatchedFiles::default();
         for path in files {
             state.contents.push(std::fs::read(path).ok());
@@ -424,7 +441,8 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 }
 
 impl McpCommand {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
+        self.gateway.aliases = self.aliases.take();
         let options = self.gateway.options(&self.servers, Share::All)?;
         let runtime = crate::gateway_runtime()?;
         let result = runtime.block_on(async {

@@ -71,6 +71,9 @@ pub(super) struct ReadingArgs {
     allow_claimed_aliases: bool,
     #[command(flatten)]
     live: LiveArgs,
+    /// `true` if the command itself applies the aliases.
+    #[arg(skip)]
+    leaves_aliases: bool,
     /// The MCP servers that sent tools, each with its tools.
     #[arg(skip)]
     live_servers: std::cell::RefCell<Vec<(Server, CatalogFile)>>,
@@ -125,6 +128,25 @@ impl ReadingArgs {
     /// The command-line options of this struct, for messages.
     pub(super) const NAMES: &str =
         "--aliases, --conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
+    /// The command-line options of this struct without --aliases, for messages.
+    pub(super) const NAMES_WITHOUT_ALIASES: &str =
+        "--conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
+
+    /// Returns the alias argument, for a command that applies it to more tools than those of its
+    /// catalog. The catalog is then read without these aliases.
+    pub(super) fn leave_aliases(&mut self) -> Option<PathBuf> {
+        self.leaves_aliases = true;
+        self.aliases.clone()
+    }
+
+    /// Returns `true` if any of the options is set that concern only the catalog.
+    pub(super) fn is_set_for_catalog(&self) -> bool {
+        let note = RecordedReading {
+            aliases: None,
+            ..self.note()
+        };
+        note != RecordedReading::default()
+    }
 
     /// Returns `true` if any of the options is set.
     pub(super) fn is_set(&self) -> bool {
@@ -204,6 +226,7 @@ impl ReadingArgs {
             untrusted_sources,
             allow_claimed_aliases,
             live: self.live.clone(),
+            leaves_aliases: false,
             live_servers: std::cell::RefCell::default(),
         }
     }
@@ -276,12 +299,9 @@ impl ReadingArgs {
     }
 
     fn options(&self, files: &[CatalogFile]) -> anyhow::Result<CatalogOptions> {
-        let aliases = match self.aliases.as_deref() {
-            Some(path) => Some(match aliases_file(path) {
-                Some(file) => OperatorAliases::open(file)?,
-                None => OperatorAliases::ecosystem(),
-            }),
-            None => None,
+        let aliases = match &self.aliases {
+            Some(argument) if !self.leaves_aliases => Some(open_aliases(argument)?),
+            _ => None,
         };
         Ok(CatalogOptions {
             conflicts: match self.conflicts {
@@ -350,8 +370,16 @@ impl fmt::Display for RecordedReading {
     }
 }
 
+/// Returns the aliases that an argument of --aliases names.
+pub(super) fn open_aliases(argument: &Path) -> anyhow::Result<OperatorAliases> {
+    Ok(match aliases_file(argument) {
+        Some(file) => OperatorAliases::open(file)?,
+        None => OperatorAliases::ecosystem(),
+    })
+}
+
 /// Returns the file that an argument of --aliases names, or `None` for `ecosystem`.
-fn aliases_file(argument: &Path) -> Option<&Path> {
+pub(super) fn aliases_file(argument: &Path) -> Option<&Path> {
     if argument == Path::new("ecosystem") {
         return None;
     }

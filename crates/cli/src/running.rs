@@ -9,7 +9,10 @@ use anyhow::Context;
 use clap::Args;
 #[cfg(unix)]
 use clap::ValueEnum;
+use picktools::Catalog;
+use picktools::catalog::{FaultKind, OperatorAliases};
 use picktools::excerpt::marked;
+use picktools::names::{NameTable, Resolution};
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
 use picktools_runtime::{
@@ -25,7 +28,7 @@ use tokio::time::timeout;
 use super::asking::AccessArgs;
 use super::interruption::interrupted;
 use super::numbers::integer;
-use super::reading::ReadingArgs;
+use super::reading::{ReadingArgs, open_aliases};
 use super::runners::runners;
 use super::{heading, output};
 
@@ -33,6 +36,11 @@ use super::{heading, output};
 const ENDING: Duration = Duration::from_secs(2);
 /// The longest time that connections and their programs may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
+/// The names of the built-in tools.
+#[cfg(unix)]
+const BUILT_IN: [&str; 2] = ["read", "bash"];
+#[cfg(not(unix))]
+const BUILT_IN: [&str; 1] = ["read"];
 /// The most characters of arguments in the output.
 const MAX_ARGUMENT_CHARS: usize = 300;
 
@@ -53,6 +61,7 @@ pub(super) struct RunningArgs {
     /// Add the built-in tools `read` and `bash`.
     ///
     /// `read` reads files below the root. `bash` runs commands in the root and is an unsafe tool.
+    /// Both have their well-known names as aliases, such as `read_file` and `run_command`.
     #[arg(long, help_heading = heading::CALLS)]
     built_in: bool,
     /// Sandbox for the built-in tool `bash`.
@@ -126,16 +135,30 @@ impl RunningArgs {
         Ok(executed)
     }
 
-    fn manager(self) -> anyhow::Result<ToolManager> {
+    fn manager(mut self) -> anyhow::Result<ToolManager> {
         let access = self.access.access();
         let mut builder = ToolManager::builder(access.clone());
+        let mut aliases = match self.built_in {
+            true => self.reading.leave_aliases(),
+            false => None,
+        }
+        .as_deref()
+        .map(open_aliases)
+        .transpose()?;
+        let mut other_tools = None;
         if !self.catalog.is_empty() {
             let catalog = self.reading.open(&self.catalog)?;
             output::warn_of_unknown(&access.unknown_values(&catalog));
             let runners = runners(&self.reading, &catalog)?;
+            other_tools = Some(catalog.clone());
             builder = builder.catalog(catalog, runners);
         }
         if self.built_in {
+            let known = built_in_aliases(other_tools.as_ref());
+            match &mut aliases {
+                Some(aliases) => aliases.add_missing(&known),
+                None => aliases = Some(known),
+            }
             builder = builder.tool(Read::default());
             #[cfg(unix)]
             {
@@ -150,11 +173,39 @@ impl RunningArgs {
             yes: self.yes,
             terminal: tokio::sync::Mutex::default(),
         };
+        if let Some(aliases) = aliases {
+            builder = builder.aliases(aliases);
+        }
         let builder = builder.root(self.root).confirm(confirmation);
-        Ok(builder
+        let manager = builder
             .time_limit(Duration::from_millis(self.time_limit_ms))
-            .build()?)
+            .build()?;
+        let notices = manager.catalog().notices();
+        let invalid_aliases = notices
+            .iter()
+            .filter(|notice| notice.kind == FaultKind::OperatorAlias);
+        output::warnings(invalid_aliases, "");
+        Ok(manager)
     }
+}
+
+/// Returns the well-known names of the built-in tools that mean nothing in the catalog.
+fn built_in_aliases(catalog: Option<&Catalog>) -> OperatorAliases {
+    let names = catalog.map(NameTable::new);
+    let is_free = |alias: &&str| {
+        let resolution = names.as_ref().map(|names| names.resolve(alias));
+        matches!(resolution, None | Some(Resolution::Unknown { .. }))
+    };
+    let ecosystem = OperatorAliases::ecosystem();
+    let mut pairs = Vec::new();
+    for tool in BUILT_IN {
+        for alias in ecosystem.names_for(tool).filter(is_free) {
+            if !BUILT_IN.contains(&alias) {
+                pairs.push((alias.to_owned(), tool.to_owned()));
+            }
+        }
+    }
+    OperatorAliases::from_pairs(pairs)
 }
 
 /// The use of a sandbox.

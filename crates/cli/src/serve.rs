@@ -100,19 +100,21 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ServeCommand {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
         if let Some(name) = &self.new_key {
             print_new_key(name)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if self.catalog.is_empty() && self.reading.is_set() {
+        let mut gateway_args = self.gateway;
+        // They are aliases of all tools, also of those of servers.
+        gateway_args.aliases = self.reading.leave_aliases();
+        if self.catalog.is_empty() && self.reading.is_set_for_catalog() {
             bail!(
                 "{} need --catalog; for a catalog in a store pass them to `picktools index`, and \
                  name untrusted servers in the settings",
-                ReadingArgs::NAMES
+                ReadingArgs::NAMES_WITHOUT_ALIASES
             );
         }
-        let mut gateway_args = self.gateway;
         if !self.catalog.is_empty() {
             gateway_args.catalog = Some(CatalogFiles {
                 paths: self.catalog,

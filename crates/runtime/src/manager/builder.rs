@@ -16,7 +16,7 @@ use super::super::tool::RunnableTool;
 use super::super::turn::TurnCalls;
 use super::{ManagerState, ToolManager};
 use picktools::access::{Access, AccessError};
-use picktools::catalog::{Catalog, CatalogError, CatalogOptions};
+use picktools::catalog::{Catalog, CatalogError, CatalogOptions, OperatorAliases};
 use picktools_call::Hydrator;
 
 /// The default time limit of a call.
@@ -31,6 +31,7 @@ const MAX_PARALLEL: usize = 16;
 pub struct ToolManagerBuilder {
     access: Access,
     catalog: Option<Catalog>,
+    aliases: Option<OperatorAliases>,
     tools: Vec<Arc<dyn RunnableTool>>,
     runners: HashMap<String, Arc<dyn RunnableTool>>,
     confirm: Option<Box<dyn Confirm>>,
@@ -71,6 +72,7 @@ impl ToolManagerBuilder {
         Self {
             access,
             catalog: None,
+            aliases: None,
             tools: Vec::new(),
             runners: HashMap::new(),
             confirm: None,
@@ -101,6 +103,13 @@ impl ToolManagerBuilder {
     ) -> Self {
         self.catalog = Some(catalog);
         self.runners.extend(runners);
+        self
+    }
+
+    /// Sets more aliases of the operator, for the tools of the catalog and for those that are added.
+    /// Aliases that cannot be given become notices of the manager's catalog.
+    pub fn aliases(mut self, aliases: OperatorAliases) -> Self {
+        self.aliases = Some(aliases);
         self
     }
 
@@ -143,9 +152,13 @@ impl ToolManagerBuilder {
     pub fn build(self) -> Result<ToolManager, ManagerError> {
         let definitions = self.tools.iter().map(|tool| tool.definition().clone());
         let first_added = self.catalog.as_ref().map_or(0, Catalog::len);
-        let collected = match self.catalog {
-            Some(catalog) => catalog.with_tools(definitions),
-            None => CatalogOptions::default().collect(definitions),
+        let collected = match (self.catalog, &self.aliases) {
+            (Some(catalog), None) => catalog.with_tools(definitions),
+            (Some(catalog), Some(aliases)) => catalog.with_tools_and_aliases(definitions, aliases),
+            (None, None) => CatalogOptions::default().collect(definitions),
+            (None, Some(aliases)) => CatalogOptions::default()
+                .collect([])
+                .and_then(|catalog| catalog.with_tools_and_aliases(definitions, aliases)),
         };
         let catalog = collected.map_err(ManagerError::Catalog)?;
         let mut runners = self.runners;

@@ -4,6 +4,7 @@ mod accounts;
 mod approvals;
 mod calls;
 mod lists;
+mod overrides;
 mod tokens;
 
 use std::fs;
@@ -112,6 +113,13 @@ impl Place {
     pub(crate) fn client_of(&self, config: &str) -> Client {
         let mut arguments = self.arguments();
         config.clone_into(&mut arguments[1]);
+        begin(self.start(&arguments), &json!({}))
+    }
+
+    /// Starts a gateway with more command-line arguments.
+    pub(crate) fn client_with_options(&self, more: &[&str]) -> Client {
+        let mut arguments = self.arguments();
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
         begin(self.start(&arguments), &json!({}))
     }
 
