@@ -22,8 +22,12 @@ const MAX_UNREAD: usize = 64;
 const MAX_REASON_CHARS: usize = 300;
 
 const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
-const INVALID_PARAMS: i64 = -32602;
+/// The code of an answer to a message that is no request of the protocol.
+pub const INVALID_REQUEST: i64 = -32600;
+/// The code of an answer to a request with wrong params.
+pub const INVALID_PARAMS: i64 = -32602;
+/// The code of an answer if the gateway failed.
+pub const INTERNAL_ERROR: i64 = -32603;
 
 /// The answer to a message that cannot be handled: a JSON-RPC error. `None` if the message was a
 /// notification or an answer, which get none.
@@ -125,7 +129,8 @@ fn is_unread(message: &ClientJsonRpcMessage) -> bool {
     )
 }
 
-fn answer(id: Value, code: i64, reason: &str) -> Value {
+/// Returns the answer to a message that was not handled.
+pub fn answer(id: Value, code: i64, reason: &str) -> Value {
     let message = marked(reason, MAX_REASON_CHARS);
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use picktools_gateway::client_messages;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sse_stream::SseStream;
 
 /// The largest body of a request, in bytes.
@@ -71,7 +71,7 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
             let error =
                 error.unwrap_or_else(|| invalid_request("the notification or answer is invalid"));
             // The method was understood, so the message is answered like another request.
-            let is_handled = error["error"]["code"] == -32602;
+            let is_handled = error["error"]["code"] == client_messages::INVALID_PARAMS;
             let status = match is_handled {
                 true => StatusCode::OK,
                 false => StatusCode::BAD_REQUEST,
@@ -94,7 +94,7 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
 }
 
 fn invalid_request(reason: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": reason}})
+    client_messages::answer(Value::Null, client_messages::INVALID_REQUEST, reason)
 }
 
 fn answer(status: StatusCode, message: &Value) -> Response {
@@ -115,9 +115,8 @@ async fn without_stream(response: Response) -> Response {
             return Response::from_parts(parts, Body::from(data));
         }
     }
-    let error =
-        json!({"code": -32603, "message": "the answer ended early; send the request again"});
-    let message = json!({"jsonrpc": "2.0", "id": null, "error": error});
+    let reason = "the answer ended early; send the request again";
+    let message = client_messages::answer(Value::Null, client_messages::INTERNAL_ERROR, reason);
     answer(StatusCode::INTERNAL_SERVER_ERROR, &message)
 }
 
