@@ -187,8 +187,8 @@ impl LiveArgs {
             crate::args::default_cache_dir().map(|folder| ToolListCache::new(folder.join("mcp")));
         let cached = cache.as_ref().and_then(|cache| cache.get(server));
         match cached {
-            Some((tools, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
-                return (Some(tools), None);
+            Some((listing, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
+                return (Some(listing.tools), None);
             }
             None if self.offline => {
                 let missing = format!(
@@ -200,35 +200,28 @@ impl LiveArgs {
             _ => {}
         }
         match picktools_mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
-            Ok(Listing {
-                tools,
-                incomplete: None,
-                ..
-            }) => {
+            Ok(listing) if listing.incomplete.is_none() => {
                 if let Some(cache) = cache {
-                    cache.put(server, &tools);
+                    cache.put(server, &listing);
                 }
-                (Some(tools), None)
+                (Some(listing.tools), None)
             }
             Ok(Listing {
-                tools,
-                incomplete: Some(reason),
-                ..
-            }) => (
-                Some(tools),
-                Some(format!(
-                    "{}: some of its tools are missing: {reason}",
-                    server.name
-                )),
-            ),
+                tools, incomplete, ..
+            }) => {
+                let reason = incomplete.unwrap_or_default();
+                let name = &server.name;
+                let missing = format!("{name}: some of its tools are missing: {reason}");
+                (Some(tools), Some(missing))
+            }
             Err(error) => {
                 let reason = format!("{}: {}", error.server, describe(&error));
-                let Some((tools, age)) = cached else {
+                let Some((listing, age)) = cached else {
                     return (None, Some(reason));
                 };
                 let age = age.as_secs() / 60;
                 let reason = format!("{reason}; using its tools of {age} minutes ago");
-                (Some(tools), Some(reason))
+                (Some(listing.tools), Some(reason))
             }
         }
     }

@@ -550,10 +550,8 @@ impl Upstream {
         };
         let mut last_listing: Option<Listing> = None;
         if let Some(tool_cache) = &tool_cache
-            && let Some((tools, _)) = tool_cache.get(&self.server)
+            && let Some((listing, _)) = tool_cache.get(&self.server)
         {
-            let mut listing = Listing::default();
-            listing.tools = tools;
             if sender
                 .send(to_listing(Ok(listing.clone()), false))
                 .await
@@ -584,13 +582,13 @@ impl Upstream {
                                 self.set_down(None);
                                 if let (Some(tool_cache), None) = (&tool_cache, &listing.incomplete)
                                 {
-                                    tool_cache.put(&self.server, &listing.tools);
+                                    tool_cache.put(&self.server, &listing);
                                 }
-                                if has_listed
-                                    && last_listing
-                                        .as_ref()
-                                        .is_some_and(|last| last.tools == listing.tools)
-                                {
+                                let is_same = |last: &Listing| {
+                                    last.tools == listing.tools
+                                        && last.instructions == listing.instructions
+                                };
+                                if has_listed && last_listing.as_ref().is_some_and(is_same) {
                                     None
                                 } else {
                                     Some(Ok(listing))

@@ -49,6 +49,8 @@ pub struct Listing {
     pub incomplete: Option<String>,
     /// The protocol revision of the connection.
     pub protocol: String,
+    /// The instructions of the server, empty if it has none; `None` if they are not known.
+    pub instructions: Option<String>,
 }
 
 /// The reason why a server listed no tools.
@@ -119,6 +121,7 @@ impl Connection {
     pub async fn tools(&self, deadline: Instant, limits: &Limits) -> Result<Listing, String> {
         let mut listing = Listing {
             protocol: self.protocol(),
+            instructions: self.instructions(),
             ..Listing::default()
         };
         let result = timeout_at(deadline.into(), fetch_pages(self, limits, &mut listing)).await;

@@ -93,6 +93,8 @@ const INHERITED: [&str; 46] = [
 ];
 /// Time for a program to exit by itself after its input is closed.
 const GRACE: Duration = Duration::from_secs(1);
+/// The kept beginning of a server's instructions, in bytes.
+const MAX_INSTRUCTION_BYTES: usize = 16 << 10;
 /// The kept end of a program's standard error, in bytes.
 const MAX_STDERR_BYTES: usize = 4 << 10;
 /// The reported number of lines of standard error.
@@ -242,6 +244,15 @@ impl Connection {
             Some(info) => info.protocol_version.to_string(),
             None => String::new(),
         }
+    }
+
+    /// Returns the instructions that the server sent at the handshake, cut to a limit; empty if it
+    /// sent none.
+    pub(crate) fn instructions(&self) -> Option<String> {
+        let info = self.peer.peer_info()?;
+        let instructions = info.instructions.as_deref().unwrap_or_default();
+        let end = instructions.floor_char_boundary(MAX_INSTRUCTION_BYTES);
+        Some(instructions[..end].to_owned())
     }
 
     /// Returns `true` if the connection is closed or its service has ended.

@@ -10,10 +10,12 @@ use sha2::{Digest, Sha256};
 use picktools::disk;
 use picktools_import::mcp::{Server, ServerTransport};
 
+use super::client::Listing;
+
 /// The version of the file format.
 const VERSION: u32 = 1;
 
-/// A folder with the tool lists that servers sent earlier.
+/// A folder with the tool lists and instructions that servers sent earlier.
 ///
 /// A file name is a digest, so it does not reveal the configuration, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +31,11 @@ struct CachedToolList {
     /// Time of the list, in seconds since 1970.
     #[serde(rename = "taken")]
     saved_at: u64,
-    /// SHA-256 of the tools.
+    /// SHA-256 of the tools and the instructions.
     digest: String,
     tools: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
 }
 
 impl ToolListCache {
@@ -42,8 +46,8 @@ impl ToolListCache {
         }
     }
 
-    /// Returns the cached tools of a server and their age; `None` if there is no intact file.
-    pub fn get(&self, server: &Server) -> Option<(Vec<Value>, Duration)> {
+    /// Returns the cached listing of a server and its age; `None` if there is no intact file.
+    pub fn get(&self, server: &Server) -> Option<(Listing, Duration)> {
         let bytes = std::fs::read(self.file_path(server)).ok()?;
         let cached: CachedToolList = serde_json::from_slice(&bytes).ok()?;
         let saved_at = UNIX_EPOCH + Duration::from_secs(cached.saved_at);
@@ -51,25 +55,30 @@ impl ToolListCache {
         let age = SystemTime::now()
             .duration_since(saved_at)
             .unwrap_or(Duration::MAX);
-        if cached.version != VERSION || cached.digest != digest(&cached.tools) {
+        let mut listing = Listing {
+            tools: cached.tools,
+            instructions: cached.instructions,
+            ..Listing::default()
+        };
+        if cached.version != VERSION || cached.digest != digest(&listing) {
             return None;
         }
-        let mut tools = cached.tools;
-        server.tools.retain(&mut tools);
-        Some((tools, age))
+        server.tools.retain(&mut listing.tools);
+        Some((listing, age))
     }
 
-    /// Saves the tools of a server. If the file cannot be written, the next start asks the
+    /// Saves the listing of a server. If the file cannot be written, the next start asks the
     /// server again.
-    pub fn put(&self, server: &Server, tools: &[Value]) {
+    pub fn put(&self, server: &Server, listing: &Listing) {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
         let cached = CachedToolList {
             version: VERSION,
             saved_at: since_epoch.as_secs(),
-            digest: digest(tools),
-            tools: tools.to_vec(),
+            digest: digest(listing),
+            tools: listing.tools.clone(),
+            instructions: listing.instructions.clone(),
         };
         let has_folder = std::fs::create_dir_all(&self.folder).is_ok();
         if let (true, Ok(bytes)) = (has_folder, serde_json::to_vec(&cached)) {
@@ -102,8 +111,12 @@ impl ToolListCache {
     }
 }
 
-fn digest(tools: &[Value]) -> String {
-    hex(json!(tools).to_string().as_bytes())
+fn digest(listing: &Listing) -> String {
+    let mut text = json!(listing.tools).to_string();
+    if let Some(instructions) = &listing.instructions {
+        text.push_str(&json!(instructions).to_string());
+    }
+    hex(text.as_bytes())
 }
 
 fn hex(bytes: &[u8]) -> String {
