@@ -1,59 +1,60 @@
 //! The methods of the MCP protocol, for one client.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+mod session;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
-use picktools_provider::{Arguments, Tokenizer, ToolCall};
+use picktools_provider::{Arguments, ToolCall};
 use picktools_state::lock;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ResourceContents, ResourceUpdatedNotificationParam,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    ContentBlock, DiscoverResult, Extensions, GetPromptRequestParams, GetPromptResponse,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ResourceContents, ResourceUpdatedNotificationParam, ServerCapabilities,
+    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use self::session::{Session, notify_changes};
 use crate::api_keys::RequestIdentity;
 use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
+use crate::instructions;
 use crate::journal::{RequestRoute, SelectionEvent};
-use crate::large_results::{self, RESULT_PREFIX};
+use crate::large_results::RESULT_PREFIX;
 use crate::metrics::GatewayEvent;
 use crate::naming::READ_RESULT;
 use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
 use crate::refusal::{Code, Refusal};
 use crate::relay;
-use crate::sessions::{self, SessionTools, Sessions};
-use crate::settings::{Mode, NameStyle, Share};
+use crate::sessions;
+use crate::settings::{NameStyle, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
 use crate::upstream::{Owner, ServerDown};
 
-/// The most tools that a dynamic list adds.
-const MAX_JOINED: usize = 64;
 /// The number of tools on a page.
 const PAGE_SIZE: usize = 200;
 /// The time that a client has to accept a notification before the notification is dropped.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a client's handshake waits for servers that have not reported yet.
+const INSTRUCTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most queued notifications about changed resources.
 const MAX_UPDATES: usize = 64;
-/// The default token limit up to which all tools are listed.
-const PASS_THROUGH_TOKENS: usize = 4_000;
 
 /// The header with the session id.
 pub const SESSION: &str = "mcp-session-id";
@@ -65,80 +66,11 @@ pub struct Handler {
     session: Arc<Session>,
 }
 
-/// The state of a connected client.
-struct Session {
-    gateway: Arc<Hub>,
-    /// `true` after the handshake.
-    has_begun: AtomicBool,
-    caller: Caller,
-    /// The owner of its connections, if other gateways know it too.
-    owner: OnceLock<Owner>,
-    /// The tools that are listed to the client, decided at the first list.
-    session_tools: OnceLock<SessionTools>,
-    /// The definitions that joined a dynamic list, in order.
-    joined: Mutex<Vec<Value>>,
-    /// `true` if a result was cut, so that the tool that reads the rest is listed.
-    reads_results: AtomicBool,
-    level: Mutex<Option<LoggingLevel>>,
-    watch: Mutex<Option<AbortHandle>>,
-    /// The tasks that report changed resources, by upstream.
-    updates: Mutex<HashMap<String, AbortHandle>>,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(watch) = lock(&self.watch).take() {
-            watch.abort();
-        }
-        lock(&self.updates)
-            .drain()
-            .for_each(|(_, updates)| updates.abort());
-        self.gateway.forget(&self.caller.owner);
-        if let Some(owner) = self.owner.get() {
-            self.gateway.forget(owner);
-        }
-        if *self.has_begun.get_mut() {
-            self.gateway
-                .meter
-                .record(&GatewayEvent::Session { begun: false });
-        }
-    }
-}
-
-impl Session {
-    /// Adds definitions to a dynamic list, and returns the new ones.
-    fn add(&self, definitions: impl IntoIterator<Item = Value>) -> Vec<Value> {
-        let mut joined = lock(&self.joined);
-        let first_new = joined.len();
-        for definition in definitions {
-            if joined.len() < MAX_JOINED
-                && joined
-                    .iter()
-                    .all(|existing| existing["name"] != definition["name"])
-            {
-                joined.push(definition);
-            }
-        }
-        joined[first_new..].to_vec()
-    }
-}
-
 impl Handler {
     /// Creates the handler of a client, which calls as `caller` unless a request names another
     /// identity.
     pub fn new(gateway: Arc<Hub>, caller: Caller) -> Self {
-        let session = Session {
-            gateway: Arc::clone(&gateway),
-            has_begun: AtomicBool::new(false),
-            caller,
-            owner: OnceLock::new(),
-            session_tools: OnceLock::new(),
-            joined: Mutex::default(),
-            reads_results: AtomicBool::new(false),
-            level: Mutex::new(Some(LoggingLevel::Info)),
-            watch: Mutex::default(),
-            updates: Mutex::default(),
-        };
+        let session = Session::new(&gateway, caller);
         Self {
             gateway,
             session: Arc::new(session),
@@ -171,146 +103,6 @@ impl Handler {
             role: Arc::clone(&identity.role),
             key: Arc::clone(&identity.key),
             owner,
-        }
-    }
-
-    /// Returns the tools that are listed to the client. The first request decides; the decision
-    /// then stays.
-    fn session_tools(&self, snapshot: &Snapshot, view: &View) -> SessionTools {
-        let decide = || {
-            let max_tokens = snapshot
-                .settings
-                .pass_through_tokens
-                .unwrap_or(PASS_THROUGH_TOKENS);
-            let mode = match snapshot.settings.mode {
-                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= max_tokens => {
-                    Mode::PassThrough
-                }
-                Mode::Auto => Mode::Search,
-                configured => configured,
-            };
-            let servers_down = self.gateway.servers_down(&view.options.access);
-            let front = front::definitions(view, &servers_down);
-            let tokens = Tokenizer::O200k.count(&json!(front).to_string());
-            SessionTools {
-                mode,
-                front,
-                tokens,
-            }
-        };
-        self.session.session_tools.get_or_init(decide).clone()
-    }
-
-    fn list_definitions(&self, snapshot: &Snapshot, view: &View, owner: &Owner) -> Vec<Value> {
-        let SessionTools {
-            mode,
-            front,
-            tokens,
-        } = self.session_tools(snapshot, view);
-        let all_tokens = snapshot.tokens(view);
-        let mut always_listed = Vec::new();
-        let tokens = if mode == Mode::PassThrough {
-            all_tokens
-        } else {
-            always_listed = snapshot.shown_definitions(view, &view.always_listed);
-            tokens + Tokenizer::O200k.count(&json!(always_listed).to_string())
-        };
-        self.gateway
-            .meter
-            .record(&GatewayEvent::List { tokens, all_tokens });
-        let mut read_result = None;
-        // Without sessions, each request has a session of its own.
-        if self.session.reads_results.load(Ordering::Relaxed)
-            || self.gateway.large_results.has_any(owner)
-        {
-            read_result = Some(large_results::definition());
-        }
-        match mode {
-            Mode::PassThrough => {
-                let mut definitions = snapshot.shown_definitions(view, &view.tools);
-                definitions.extend(read_result);
-                definitions
-            }
-            Mode::Dynamic => {
-                let mut definitions = Vec::from(front);
-                definitions.extend(read_result);
-                definitions.extend(always_listed);
-                for joined in lock(&self.session.joined).iter() {
-                    if definitions
-                        .iter()
-                        .all(|listed| listed["name"] != joined["name"])
-                    {
-                        definitions.push(joined.clone());
-                    }
-                }
-                definitions
-            }
-            _ => {
-                let mut definitions = Vec::from(front);
-                definitions.extend(always_listed);
-                definitions
-            }
-        }
-    }
-
-    /// Adds tools that were found, described or called to a dynamic list, and notifies the client.
-    async fn add_to_list(
-        &self,
-        snapshot: &Snapshot,
-        tools: &[Arc<CatalogTool>],
-        context: &RequestContext<RoleServer>,
-    ) {
-        let Ok(view) = snapshot.view(&self.caller(context).role) else {
-            return;
-        };
-        self.load_shared_session(context).await;
-        if self
-            .session
-            .session_tools
-            .get()
-            .is_none_or(|session_tools| session_tools.mode != Mode::Dynamic)
-        {
-            return;
-        }
-        let added = self.session.add(snapshot.shown_definitions(&view, tools));
-        if added.is_empty() {
-            return;
-        }
-        if let Some((sessions, session)) = self.shared(context) {
-            sessions.add_definitions(session, &added).await;
-        }
-        notify_list_changed(context);
-    }
-
-    /// Returns the shared sessions, and the session id of a request.
-    fn shared<'a>(
-        &'a self,
-        context: &'a RequestContext<RoleServer>,
-    ) -> Option<(&'a Sessions, &'a str)> {
-        let parts = context.extensions.get::<http::request::Parts>()?;
-        let session = session_id(parts)?;
-        let sessions = self.gateway.sessions.as_ref()?;
-        Some((sessions, session))
-    }
-
-    /// Loads the session's list from the shared store, if another gateway decided it or added
-    /// tools.
-    async fn load_shared_session(&self, context: &RequestContext<RoleServer>) {
-        let Some((sessions, session)) = self.shared(context) else {
-            return;
-        };
-        if self.session.session_tools.get().is_none()
-            && let Some(session_tools) = sessions.load_tools(session).await
-        {
-            let _decided_meanwhile = self.session.session_tools.set(session_tools);
-        }
-        if self
-            .session
-            .session_tools
-            .get()
-            .is_some_and(|session_tools| session_tools.mode == Mode::Dynamic)
-        {
-            self.session.add(sessions.load_definitions(session).await);
         }
     }
 
@@ -416,6 +208,13 @@ impl Handler {
         Ok((answer, tools))
     }
 
+    /// Returns the instructions for a client. They wait a moment for servers that have not reported
+    /// yet, because a client reads them once.
+    async fn instructions(&self, context: &RequestContext<RoleServer>) -> String {
+        self.gateway.wait_for_listings(INSTRUCTIONS_TIMEOUT).await;
+        instructions::instructions(&self.gateway, &self.caller(context).role)
+    }
+
     /// Explains a name that is unknown because its server cannot be used.
     fn explain_unknown(&self, refusal: Refusal, name: &str, caller: &Caller) -> Refusal {
         if refusal.code != Code::UnknownTool {
@@ -453,17 +252,6 @@ impl Handler {
             self.list_read_result(context);
         }
         Ok(outcome.response)
-    }
-
-    /// Lists the tool that reads large results, unless the client reaches it by another one.
-    fn list_read_result(&self, context: &RequestContext<RoleServer>) {
-        let session_tools = self.session.session_tools.get();
-        let lists_it =
-            session_tools.is_some_and(|session_tools| session_tools.mode != Mode::Search);
-        if !lists_it || self.session.reads_results.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        notify_list_changed(context);
     }
 
     /// Answers a call of the tool that reads large results.
@@ -524,24 +312,6 @@ impl Handler {
             client: relay::client_traits(Some(context)),
         })
     }
-
-    /// Notifies a client when its list of tools changes.
-    fn watch(&self, role: Arc<str>, peer: Peer<RoleServer>) {
-        let session = Arc::downgrade(&self.session);
-        let snapshots = self.gateway.snapshots();
-        let watched = tokio::spawn(async move {
-            let is_shown_all = || {
-                let session = session.upgrade()?;
-                let session_tools = session.session_tools.get();
-                Some(session_tools.is_some_and(|tools| tools.mode == Mode::PassThrough))
-            };
-            let notify = || async { peer.notify_tool_list_changed().await.is_ok() };
-            notify_changes(snapshots, &role, is_shown_all, notify).await;
-        });
-        if let Some(previous) = lock(&self.session.watch).replace(watched.abort_handle()) {
-            previous.abort();
-        }
-    }
 }
 
 /// Returns the session id of a request.
@@ -570,53 +340,6 @@ fn takes_name_and_arguments(view: &View, name: &str) -> bool {
     has("name") && has("arguments")
 }
 
-/// Sends a notification whenever the tools of a role change. `is_shown_all` returns `true` if the
-/// client sees all tools, and `None` once the client is gone.
-async fn notify_changes<T, F>(
-    mut snapshots: watch::Receiver<Arc<Snapshot>>,
-    role: &str,
-    is_shown_all: impl Fn() -> Option<bool>,
-    notify: T,
-) where
-    T: Fn() -> F,
-    F: Future<Output = bool>,
-{
-    // All visible tools, and those of them that are always listed.
-    let lists = |snapshot: &Snapshot| -> Option<[Vec<String>; 2]> {
-        let view = snapshot.view(role).ok()?;
-        Some([&view.tools, &view.always_listed].map(|tools| {
-            let definitions = snapshot.shown_definitions(&view, tools);
-            definitions.iter().map(Value::to_string).collect()
-        }))
-    };
-    let mut previous = {
-        let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        lists(&snapshot)
-    };
-    while snapshots.changed().await.is_ok() {
-        let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let current = lists(&snapshot);
-        let Some(is_shown_all) = is_shown_all() else {
-            return;
-        };
-        let position = if is_shown_all { 0 } else { 1 };
-        let has_changed = current.as_ref().map(|lists| &lists[position])
-            != previous.as_ref().map(|lists| &lists[position]);
-        previous = current;
-        if has_changed && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
-            return;
-        }
-    }
-}
-
-/// Notifies a client that the list of tools changed, without waiting for it.
-fn notify_list_changed(context: &RequestContext<RoleServer>) {
-    let peer = context.peer.clone();
-    drop(tokio::spawn(async move {
-        drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
-    }));
-}
-
 /// Returns metadata that names the upstreams whose list is missing.
 fn missing_meta(missing: &[String]) -> Option<MetaObject> {
     let mut meta = MetaObject::new();
@@ -641,9 +364,34 @@ impl ServerHandler for Handler {
             .enable_tool_list_changed()
             .build();
         let server = Implementation::new("picktools", env!("CARGO_PKG_VERSION"));
-        ServerConfig::new(capabilities)
-            .with_server_info(server)
-            .with_instructions(self.gateway.instructions())
+        ServerConfig::new(capabilities).with_server_info(server)
+    }
+
+    fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'_, Result<InitializeResult, ErrorData>> {
+        let answer = async move {
+            context.peer.set_peer_info(request.clone());
+            let mut result = self.negotiate_initialize(&request)?;
+            result.instructions = Some(self.instructions(&context).await);
+            Ok(result)
+        };
+        answer.boxed()
+    }
+
+    fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'_, Result<DiscoverResult, ErrorData>> {
+        let answer = async move {
+            let versions = self.supported_protocol_versions().into_owned();
+            let mut result = DiscoverResult::from_server_info(versions, self.get_info());
+            result.instructions = Some(self.instructions(&context).await);
+            Ok(result)
+        };
+        answer.boxed()
     }
 
     fn list_tools(

@@ -12,7 +12,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::elicitations::PendingElicitations;
-use crate::front::quarantined_parts;
 use crate::journal::Journal;
 use crate::large_results::LargeResults;
 use crate::metrics::Meter;
@@ -23,9 +22,6 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
 use crate::upstream::{Environment, Owner, ServerDown, Upstream};
-
-/// The most servers that the instructions name.
-const MAX_NAMED: usize = 20;
 
 /// The state that all clients of a gateway share.
 pub struct Hub {
@@ -119,47 +115,6 @@ impl Hub {
 
     pub(crate) fn share(&self) -> Share {
         self.share
-    }
-
-    /// Returns the instructions for a model. Instructions of upstreams are not passed on, because
-    /// no one approved them.
-    pub(crate) fn instructions(&self) -> String {
-        let names: Vec<String> = self.read_upstreams().keys().cloned().collect();
-        let mut server_names = names
-            .iter()
-            .take(MAX_NAMED)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ");
-        if names.len() > MAX_NAMED {
-            server_names.push_str(&format!(" and {} more", names.len() - MAX_NAMED));
-        }
-        let servers = if names.len() == 1 {
-            "server"
-        } else {
-            "servers"
-        };
-        let mut down: Vec<String> = Vec::new();
-        for upstream in self.upstreams() {
-            if upstream.down_reason().is_some() && down.len() < MAX_NAMED {
-                down.push(upstream.server.name.clone());
-            }
-        }
-        let mut unusable = String::new();
-        if !down.is_empty() {
-            unusable = format!(" These cannot be used at the moment: {}.", down.join(", "));
-        }
-        let quarantined = quarantined_parts(&self.snapshot().quarantined_by_source());
-        if !quarantined.is_empty() {
-            let quarantined = quarantined.join(", ");
-            unusable.push_str(&format!(" Not available: {quarantined}."));
-        }
-        format!(
-            "This server provides the tools of {} {servers}: {server_names}.{unusable} If \
-             search_tools is listed, use it to find tools for a task, and run them with call_tool. \
-             Not supported: roots, tasks.",
-            names.len()
-        )
     }
 
     /// Waits until an upstream has listed its tools since the start, so that no call runs with a

@@ -4,6 +4,7 @@
 //! or no listing is, depending on the settings. A definition that is new or different afterwards is
 //! quarantined until an operator approves it. Meanwhile its tool can be neither found nor called.
 
+mod review;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,12 @@ use picktools_state::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::settings::{NewTools, Trust, UpstreamRules};
+use crate::settings::Trust;
+
+pub(crate) use self::review::{ReviewedListing, ServerListing};
+
+/// The name under which the instructions of a server are pinned, like a tool.
+pub const INSTRUCTIONS: &str = "@instructions";
 
 const VERSION: u32 = 1;
 const REMEDY: &str = "restore a copy, or remove the file to treat all servers as new";
@@ -178,6 +184,14 @@ struct ServerPins {
 }
 
 impl ServerPins {
+    fn new(first_seen: u64) -> Self {
+        Self {
+            first_seen,
+            tools: BTreeMap::new(),
+            scopes: BTreeMap::new(),
+        }
+    }
+
     fn pin(&self, tool: &str, endpoint_digest: &str) -> Option<&Pin> {
         self.tools
             .get(tool)?
@@ -246,16 +260,6 @@ enum ApprovalOrigin {
     Trusted,
 }
 
-/// The result of reviewing the listing of an upstream.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct ReviewedListing {
-    /// The definitions to show: the approved ones. A tool without an approved definition has only
-    /// its name.
-    pub(crate) definitions: Vec<Value>,
-    /// The names of quarantined tools, which can be neither found nor called.
-    pub(crate) quarantined: BTreeSet<String>,
-}
-
 /// The decisions of operators about definitions.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PinDecisions {
@@ -267,15 +271,6 @@ pub(crate) struct PinDecisions {
     pub(crate) first_seen: BTreeMap<String, u64>,
     /// `true` if a rollback of the store is unresolved.
     pub(crate) is_rolled_back: bool,
-}
-
-/// The listing of an upstream, to be reviewed.
-pub(crate) struct ServerListing<'a> {
-    pub(crate) server: &'a Server,
-    /// The scope of the server's name. It is empty if the name stands for one server everywhere.
-    pub(crate) scope: String,
-    pub(crate) rules: UpstreamRules,
-    pub(crate) tools: &'a [Value],
 }
 
 impl Pins {
@@ -571,11 +566,7 @@ impl PinsFile {
         for (source, approved) in &later.upstreams {
             let first_seen = approved.first_seen;
             let server_pins = self.upstreams.entry(source.clone());
-            let server_pins = server_pins.or_insert_with(|| ServerPins {
-                first_seen,
-                tools: BTreeMap::new(),
-                scopes: BTreeMap::new(),
-            });
+            let server_pins = server_pins.or_insert_with(|| ServerPins::new(first_seen));
             for (tool, pin) in approved
                 .tools
                 .iter()
@@ -624,187 +615,6 @@ impl PinsFile {
             }
         }
         count
-    }
-
-    /// Reviews the listings of servers. Returns for each the definitions that were seen; `previous`
-    /// contains those that were seen earlier.
-    fn review(
-        &mut self,
-        listings: &[ServerListing<'_>],
-        trust: Trust,
-        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
-        previous: &HashMap<String, SeenDefinition>,
-    ) -> Vec<(ReviewedListing, Vec<(String, SeenDefinition)>)> {
-        // A file of an earlier version has no separate list of denied definitions.
-        self.record_denied();
-        listings
-            .iter()
-            .map(|listing| self.review_server(listing, trust, check_errors, previous))
-            .collect()
-    }
-
-    fn review_server(
-        &mut self,
-        ServerListing {
-            server,
-            scope,
-            rules,
-            tools,
-        }: &ServerListing<'_>,
-        trust: Trust,
-        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
-        previous: &HashMap<String, SeenDefinition>,
-    ) -> (ReviewedListing, Vec<(String, SeenDefinition)>) {
-        let source = &server.name;
-        let endpoint_digest = endpoint_digest(server);
-        // After a rollback, a definition that seems new may have been approved and changed.
-        let trust = if self.rollback.is_some() {
-            Trust::Approve
-        } else {
-            trust
-        };
-        let first_seen = now();
-        let server_pins = self.upstreams.entry(source.clone());
-        let server_pins = server_pins.or_insert_with(|| ServerPins {
-            first_seen,
-            tools: BTreeMap::new(),
-            scopes: BTreeMap::new(),
-        });
-        let is_empty = server_pins.tools.is_empty()
-            && !self
-                .quarantined
-                .keys()
-                .any(|id| id.split('/').next() == Some(source));
-        // What was quarantined in one scope is not approved by the first use in another.
-        let has_quarantine = self.quarantined.iter().any(|(id, quarantined)| {
-            id.split('/').next() == Some(source) && quarantined.endpoint_digest == endpoint_digest
-        });
-        let is_first =
-            is_empty || !has_quarantine && server_pins.is_first_use(scope, &endpoint_digest);
-        let has_moved = !is_first && server_pins.has_moved_to(scope, &endpoint_digest);
-        // The scope keeps its former endpoint until nothing of the new one waits for approval.
-        if !has_moved {
-            server_pins.record_use(scope, &endpoint_digest);
-        }
-        let (mut reviewed, mut seen_now) = (ReviewedListing::default(), Vec::new());
-        let mut names = BTreeSet::new();
-        for definition_json in *tools {
-            let Some(name) = definition_json.get("name").and_then(Value::as_str) else {
-                continue;
-            };
-            // The first of several definitions counts, as in the catalog.
-            if !names.insert(name.to_owned()) {
-                continue;
-            }
-            let definition = pinned_members(definition_json);
-            let digest = digest(&definition);
-            let id = format!("{source}/{name}");
-            let seen_definition = SeenDefinition {
-                digest: digest.clone(),
-                endpoint_digest: endpoint_digest.clone(),
-            };
-            let is_new = previous.get(&id) != Some(&seen_definition);
-            let quarantined = self.quarantined.get(&id);
-            let is_same = quarantined
-                .is_some_and(|quarantined| quarantined.seen_definition() == seen_definition);
-            let pin = server_pins.pin(name, &endpoint_digest);
-            let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
-            let is_denied = is_denied(&self.denied_definitions, &id, &seen_definition);
-            // A definition that was denied at another endpoint needs an approval here.
-            let is_denied_elsewhere = is_denied_anywhere(&self.denied_definitions, &id, &digest);
-            let reason = match pin {
-                _ if is_denied => Some(
-                    quarantined
-                        .filter(|_| is_same)
-                        .map_or(HoldReason::Unapproved, |quarantined| quarantined.reason),
-                ),
-                _ if is_pinned || rules.trusted && !is_denied_elsewhere => None,
-                Some(_) => Some(HoldReason::Changed),
-                None if has_moved => Some(HoldReason::Moved),
-                None if trust == Trust::Approve || is_denied_elsewhere => {
-                    Some(HoldReason::Unapproved)
-                }
-                None if is_first => None,
-                None => Some(HoldReason::New).filter(|_| rules.new_tools == NewTools::Hold),
-            };
-            let findings = if is_pinned {
-                Vec::new()
-            } else {
-                check_errors(source, name)
-            };
-            // Errors of `check` count even for trusted servers, because a trusted server can be
-            // compromised.
-            let reason = reason
-                .or_else(|| (!is_pinned && !findings.is_empty()).then_some(HoldReason::Finding));
-            seen_now.push((id.clone(), seen_definition.clone()));
-            let Some(reason) = reason else {
-                // Another gateway may see and trust another definition. Neither may overwrite the
-                // pin of the other repeatedly.
-                let is_trusted_now = pin
-                    .is_none_or(|pin| !is_pinned && is_new && pin.by != ApprovalOrigin::Operator);
-                // It also removes the other's quarantine only for a definition that it sees for the
-                // first time.
-                let is_replaced = |quarantined: &QuarantinedDefinition| {
-                    is_new || quarantined.digest == digest && (is_pinned || is_trusted_now)
-                };
-                if quarantined.is_some_and(|quarantined| {
-                    quarantined.endpoint_digest == endpoint_digest && is_replaced(quarantined)
-                }) {
-                    self.quarantined.remove(&id);
-                }
-                if is_trusted_now {
-                    let by = if is_first {
-                        ApprovalOrigin::FirstUse
-                    } else {
-                        ApprovalOrigin::Trusted
-                    };
-                    let pin = Pin {
-                        digest,
-                        endpoint_digest: endpoint_digest.clone(),
-                        approved: now(),
-                        by,
-                        definition: definition.clone(),
-                    };
-                    server_pins.put(name, pin);
-                }
-                reviewed.definitions.push(definition);
-                continue;
-            };
-            // If several definitions are quarantined, the one that is seen for the first time is
-            // stored. A denied one is replaced.
-            if quarantined
-                .is_none_or(|quarantined| !is_same && (is_new || quarantined.denied && !is_denied))
-            {
-                let SeenDefinition {
-                    digest,
-                    endpoint_digest,
-                } = seen_definition;
-                let quarantined = QuarantinedDefinition {
-                    reason,
-                    first_seen: now(),
-                    digest,
-                    endpoint_digest,
-                    definition,
-                    findings,
-                    denied: is_denied,
-                };
-                self.quarantined.insert(id, quarantined);
-            }
-            reviewed
-                .definitions
-                .push(match server_pins.pin(name, &endpoint_digest) {
-                    Some(pin) => pin.definition.clone(),
-                    None => json!({"name": name, "inputSchema": {"type": "object"}}),
-                });
-            reviewed.quarantined.insert(name.to_owned());
-        }
-        let is_waiting = self.quarantined.iter().any(|(id, quarantined)| {
-            id.split('/').next() == Some(source) && quarantined.endpoint_digest == endpoint_digest
-        });
-        if has_moved && !is_waiting && !reviewed.definitions.is_empty() {
-            server_pins.record_use(scope, &endpoint_digest);
-        }
-        (reviewed, seen_now)
     }
 }
 

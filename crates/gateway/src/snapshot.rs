@@ -4,13 +4,14 @@
 //! ids of the form `server/tool`.
 
 mod catalog;
+mod review;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::catalog::Conflicts;
 use picktools::excerpt::marked;
 use picktools::names::{Advertising, ToolPatterns};
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
@@ -19,7 +20,6 @@ use picktools::{
 };
 use picktools_call::CallError;
 use picktools_call::Hydrator;
-use picktools_check::{CheckReport, Severity};
 use picktools_import::mcp::Server;
 use picktools_provider::{Provider, translate};
 use picktools_provider::{Tokenizer, TranslateOptions, Translation};
@@ -28,8 +28,9 @@ use serde_json::Value;
 
 pub(crate) use self::catalog::Notice;
 use self::catalog::{CatalogParts, ShownNames};
+use self::review::{ReviewedTools, review_tools};
 use crate::accounts::MergedTools;
-use crate::pins::{Pins, ServerListing};
+use crate::pins::{INSTRUCTIONS, Pins};
 use crate::refusal::{self, Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe, UpstreamRules};
 use crate::tolerance;
@@ -39,6 +40,8 @@ pub(crate) struct UpstreamTools {
     pub(crate) server: Server,
     pub(crate) rules: UpstreamRules,
     pub(crate) tools: Vec<Value>,
+    /// Its instructions, empty if it has none; `None` if they are not known.
+    pub(crate) instructions: Option<String>,
 }
 
 /// The tools at one time, with their names. A request uses one snapshot from its start to its end.
@@ -62,6 +65,10 @@ pub struct Snapshot {
     renamed: BTreeSet<String>,
     /// Messages for the operator about what was left out.
     pub(crate) notices: Vec<Notice>,
+    /// The approved instructions of servers, by server.
+    pub(crate) instructions: BTreeMap<String, String>,
+    /// The servers whose instructions are quarantined.
+    pub(crate) quarantined_instructions: BTreeSet<String>,
     /// The stamp of the approvals with which it was built. If it changes, the snapshot is outdated.
     pub(crate) approvals: Option<StateStamp>,
     /// The shared store whose faults are reported with picks.
@@ -119,13 +126,12 @@ impl Snapshot {
         let ReviewedTools {
             files,
             mut quarantined,
+            instructions,
+            quarantined_instructions,
             approvals,
         } = match pins {
             Some(pins) => review_tools(&settings, upstream_tools, pins, &options)?,
-            None => ReviewedTools {
-                files: catalog_files(upstream_tools),
-                ..ReviewedTools::default()
-            },
+            None => ReviewedTools::without_review(upstream_tools),
         };
         let parts = CatalogParts {
             settings: &settings,
@@ -134,7 +140,7 @@ impl Snapshot {
             files: &files,
         };
         let (catalog, mut notices) = parts.build().map_err(|error| error.to_string())?;
-        notices.extend(unknown_overrides(&settings, upstream_tools));
+        notices.extend(listing_notices(&settings, upstream_tools));
         let shown_names = ShownNames::new(&settings, &catalog);
         notices.extend(shown_names.notices);
         let (names, renamed) = (shown_names.names, shown_names.renamed);
@@ -170,6 +176,8 @@ impl Snapshot {
             hidden,
             renamed,
             notices,
+            instructions,
+            quarantined_instructions,
             approvals,
             store,
             views,
@@ -456,26 +464,25 @@ fn ids(tools: &[Arc<Tool>]) -> Vec<String> {
     tools.iter().map(|tool| tool.id.clone()).collect()
 }
 
-/// Returns the tools of upstreams as catalog files. These are in memory, one per upstream.
-fn catalog_files(upstream_tools: &[UpstreamTools]) -> Vec<CatalogFile> {
-    upstream_tools
-        .iter()
-        .map(|upstream| CatalogFile::from_server(&upstream.server.name, &upstream.tools))
-        .collect()
-}
-
-/// Returns notices about overrides of tools that their servers do not have.
-fn unknown_overrides(settings: &Settings, upstream_tools: &[UpstreamTools]) -> Vec<Notice> {
+/// Returns notices about overrides of tools that their servers do not have, and about tools whose
+/// name stands for the instructions of a server.
+fn listing_notices(settings: &Settings, upstream_tools: &[UpstreamTools]) -> Vec<Notice> {
     let mut notices = Vec::new();
     for upstream in upstream_tools {
         let server = &upstream.server.name;
         let listed = upstream.tools.iter();
-        let names = listed
+        let names: BTreeSet<&str> = listed
             .filter_map(|tool| tool.get("name")?.as_str())
             .collect();
         for tool in settings.unknown_overrides(server, &names) {
             notices.push(Notice::new(format!(
                 "the settings override the tool {tool:?}, but the server {server:?} has no such tool"
+            )));
+        }
+        if names.contains(INSTRUCTIONS) {
+            notices.push(Notice::new(format!(
+                "left out the tool {INSTRUCTIONS:?} of the server {server:?}, because the name \
+                 stands for the instructions of the server"
             )));
         }
     }
@@ -497,96 +504,4 @@ fn definitions_by_id(
         }
     }
     definitions
-}
-
-/// The reviewed tools of upstreams.
-#[derive(Default)]
-struct ReviewedTools {
-    /// The catalog files.
-    files: Vec<CatalogFile>,
-    /// The ids of quarantined tools.
-    quarantined: BTreeSet<String>,
-    /// The stamp of the approvals.
-    approvals: Option<StateStamp>,
-}
-
-/// Compares the tools of upstreams with the approved definitions.
-fn review_tools(
-    settings: &Settings,
-    upstream_tools: &[UpstreamTools],
-    pins: &Pins,
-    options: &CatalogOptions,
-) -> Result<ReviewedTools, String> {
-    // The check runs at most once, and only if the review needs it for a definition. It receives
-    // all tools, so that it also finds a tool that imitates one of another server.
-    let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
-    let check_errors = |source: &str, name: &str| {
-        let errors = errors.get_or_init(|| errors_in(upstream_tools, options));
-        errors
-            .get(&format!("{source}/{name}"))
-            .cloned()
-            .unwrap_or_default()
-    };
-    let mut listings = Vec::with_capacity(upstream_tools.len());
-    for upstream in upstream_tools {
-        listings.push(ServerListing {
-            server: &upstream.server,
-            scope: pins.scope(&upstream.server),
-            rules: upstream.rules,
-            tools: &upstream.tools,
-        });
-    }
-    let (reviewed_listings, approvals) = pins
-        .review(&listings, settings.trust, &check_errors)
-        .map_err(|error| error.to_string())?;
-    let mut quarantined = BTreeSet::new();
-    let mut files = Vec::new();
-    for (upstream, reviewed) in upstream_tools.iter().zip(reviewed_listings) {
-        files.push(CatalogFile::from_server(
-            &upstream.server.name,
-            &reviewed.definitions,
-        ));
-        for name in &reviewed.quarantined {
-            quarantined.insert(format!("{}/{name}", upstream.server.name));
-        }
-    }
-    Ok(ReviewedTools {
-        files,
-        quarantined,
-        approvals: Some(approvals),
-    })
-}
-
-/// Returns the errors that `picktools check` would find in definitions, by tool id.
-fn errors_in(
-    upstream_tools: &[UpstreamTools],
-    options: &CatalogOptions,
-) -> HashMap<String, Vec<String>> {
-    let files = catalog_files(upstream_tools);
-    let mut errors: HashMap<String, Vec<String>> = HashMap::new();
-    match CheckReport::read_files(&files, options) {
-        Ok(report) => {
-            for finding in report.findings {
-                if finding.severity == Severity::Error
-                    && let Some(tool) = finding.tool
-                {
-                    let message = format!("{}: {}", finding.code, finding.message);
-                    errors.entry(tool).or_default().push(message);
-                }
-            }
-        }
-        // Definitions that cannot be checked are not approved automatically.
-        Err(error) => {
-            for upstream in upstream_tools {
-                for tool in &upstream.tools {
-                    let Some(Value::String(name)) = tool.get("name") else {
-                        continue;
-                    };
-                    let id = format!("{}/{name}", upstream.server.name);
-                    errors.entry(id).or_default().push(error.to_string());
-                }
-            }
-        }
-    }
-    errors
 }

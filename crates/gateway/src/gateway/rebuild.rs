@@ -26,6 +26,8 @@ const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct UpstreamReports {
     tools: BTreeMap<String, Vec<Value>>,
+    /// The known instructions, by upstream.
+    instructions: BTreeMap<String, String>,
     /// The upstreams that have reported, even if only that they are unreachable.
     reported: BTreeSet<String>,
     /// The live results since the last snapshot: tools were listed, or the reason why not.
@@ -51,6 +53,9 @@ impl UpstreamReports {
         // The upstream logs why it cannot be listed.
         if let Ok(listing) = listing {
             self.tools.insert(upstream.clone(), listing.tools);
+            if let Some(instructions) = listing.instructions {
+                self.instructions.insert(upstream.clone(), instructions);
+            }
             if let Some(reason) = &listing.incomplete {
                 tracing::warn!(
                     target: "picktools::gateway", server = %upstream, %reason,
@@ -78,6 +83,7 @@ impl UpstreamReports {
                 server: upstream.server.clone(),
                 rules: upstream.rules,
                 tools: tools.clone(),
+                instructions: self.instructions.get(&upstream.server.name).cloned(),
             });
         }
         upstream_tools
@@ -147,6 +153,13 @@ fn warn_of_quarantine(previous: &Snapshot, current: &Snapshot) {
                 "tools are quarantined; review them with `picktools approve`"
             );
         }
+    }
+    let instructions = &current.quarantined_instructions;
+    for server in instructions.difference(&previous.quarantined_instructions) {
+        tracing::warn!(
+            target: "picktools::gateway", %server,
+            "the instructions of the server are quarantined; review them with `picktools approve`"
+        );
     }
 }
 

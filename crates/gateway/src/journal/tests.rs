@@ -43,6 +43,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
         server,
         rules,
         tools: tools.collect(),
+        instructions: None,
     }];
     Arc::new(
         Snapshot::build(Arc::new(settings), None, &upstream_tools, None, None).expect("a snapshot"),

@@ -78,6 +78,7 @@ impl TestGateway {
             scope: self.scope.to_owned(),
             rules,
             tools: &tools,
+            instructions: None,
         };
         let (reviewed, seen_now) = file
             .review(&[listing], Trust::FirstUse, &|_, _| Vec::new(), &self.seen)

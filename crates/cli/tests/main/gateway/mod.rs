@@ -3,6 +3,7 @@
 mod accounts;
 mod approvals;
 mod calls;
+mod instructions;
 mod lists;
 mod overrides;
 mod tokens;
@@ -28,16 +29,26 @@ pub(crate) struct Place {
 }
 
 /// Initialises a session of a client with these capabilities.
-fn begin(mut client: Client, capabilities: &Value) -> Client {
+fn begin(client: Client, capabilities: &Value) -> Client {
+    begin_with_answer(client, capabilities).0
+}
+
+/// Initialises a session, and returns the result of the handshake too.
+fn begin_with_answer(client: Client, capabilities: &Value) -> (Client, Value) {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
         "clientInfo": {"name": "test", "version": "1"}});
-    let hello = client.ask("initialize", &params);
+    begin_with_params(client, &params)
+}
+
+/// Initialises a session with these parameters, and returns the result of the handshake too.
+fn begin_with_params(mut client: Client, params: &Value) -> (Client, Value) {
+    let hello = client.ask("initialize", params);
     assert_eq!(
         hello["result"]["serverInfo"]["name"], "picktools",
         "{hello}"
     );
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    client
+    (client, hello["result"].clone())
 }
 
 /// Returns the command of the faulty server.
@@ -114,6 +125,19 @@ impl Place {
         let mut arguments = self.arguments();
         config.clone_into(&mut arguments[1]);
         begin(self.start(&arguments), &json!({}))
+    }
+
+    /// Starts a gateway for a client, and returns the gateway's instructions too.
+    pub(crate) fn client_with_instructions(&self) -> (Client, String) {
+        let (client, hello) = begin_with_answer(self.silent_client(), &json!({}));
+        (client, text(&hello["instructions"]))
+    }
+
+    /// Starts a gateway for a client that can ask a person, with a name and a protocol revision.
+    pub(crate) fn client_named(&self, name: &str, revision: &str) -> Client {
+        let params = json!({"protocolVersion": revision, "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": name, "version": "1"}});
+        begin_with_params(self.silent_client(), &params).0
     }
 
     /// Starts a gateway with more command-line arguments.

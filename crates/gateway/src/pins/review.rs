@@ -1,0 +1,365 @@
+//! The review of listings: each definition is compared with the approved one, and approved or
+//! quarantined.
+
+use std::collections::{BTreeSet, HashMap};
+
+use picktools_import::mcp::Server;
+use picktools_state::keys::now;
+use serde_json::{Value, json};
+
+use super::{
+    ApprovalOrigin, HoldReason, INSTRUCTIONS, Pin, PinsFile, QuarantinedDefinition, SeenDefinition,
+    ServerPins, digest, endpoint_digest, is_denied, is_denied_anywhere, pinned_members,
+};
+use crate::settings::{NewTools, Trust, UpstreamRules};
+
+/// The listing of an upstream, to be reviewed.
+pub(crate) struct ServerListing<'a> {
+    pub(crate) server: &'a Server,
+    /// The scope of the server's name. It is empty if the name stands for one server everywhere.
+    pub(crate) scope: String,
+    pub(crate) rules: UpstreamRules,
+    pub(crate) tools: &'a [Value],
+    /// The instructions of the server, empty if it has none; `None` if they are not known.
+    pub(crate) instructions: Option<&'a str>,
+}
+
+/// The result of reviewing the listing of an upstream.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ReviewedListing {
+    /// The definitions to show: the approved ones. A tool without an approved definition has only
+    /// its name.
+    pub(crate) definitions: Vec<Value>,
+    /// The names of quarantined tools, which can be neither found nor called.
+    pub(crate) quarantined: BTreeSet<String>,
+    /// The approved instructions.
+    pub(crate) instructions: Option<String>,
+}
+
+/// The definitions that were seen in a listing, by `source/tool`.
+pub(super) type SeenDefinitions = Vec<(String, SeenDefinition)>;
+
+/// What the review of each definition of a server needs.
+struct ServerReview<'a> {
+    source: &'a str,
+    endpoint_digest: String,
+    rules: UpstreamRules,
+    trust: Trust,
+    /// `true` if this is the first listing of the server.
+    is_first: bool,
+    /// `true` if the configuration now names another program or URL.
+    has_moved: bool,
+    /// Returns the errors that `check` finds in a definition.
+    check_errors: &'a dyn Fn(&str, &str) -> Vec<String>,
+    /// The definitions that this gateway saw last.
+    previous: &'a HashMap<String, SeenDefinition>,
+}
+
+/// A definition to review.
+struct ListedDefinition {
+    name: String,
+    definition: Value,
+    seen: SeenDefinition,
+}
+
+impl ServerReview<'_> {
+    fn listed(&self, name: &str, definition: Value) -> ListedDefinition {
+        let seen = SeenDefinition {
+            digest: digest(&definition),
+            endpoint_digest: self.endpoint_digest.clone(),
+        };
+        ListedDefinition {
+            name: name.to_owned(),
+            definition,
+            seen,
+        }
+    }
+
+    fn id(&self, name: &str) -> String {
+        format!("{}/{name}", self.source)
+    }
+}
+
+impl PinsFile {
+    /// Reviews the listings of servers. Returns for each the definitions that were seen; `previous`
+    /// contains those that were seen earlier.
+    pub(super) fn review(
+        &mut self,
+        listings: &[ServerListing<'_>],
+        trust: Trust,
+        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+        previous: &HashMap<String, SeenDefinition>,
+    ) -> Vec<(ReviewedListing, SeenDefinitions)> {
+        // A file of an earlier version has no separate list of denied definitions.
+        self.record_denied();
+        // After a rollback, a definition that seems new may have been approved and changed.
+        let trust = if self.rollback.is_some() {
+            Trust::Approve
+        } else {
+            trust
+        };
+        let mut reviewed_listings = Vec::with_capacity(listings.len());
+        for listing in listings {
+            let (is_first, has_moved) = self.begin_server(listing);
+            let review = ServerReview {
+                source: &listing.server.name,
+                endpoint_digest: endpoint_digest(listing.server),
+                rules: listing.rules,
+                trust,
+                is_first,
+                has_moved,
+                check_errors,
+                previous,
+            };
+            reviewed_listings.push(self.review_server(listing, &review));
+        }
+        reviewed_listings
+    }
+
+    /// Records that a server is used. Returns whether its listing is the first one, and whether the
+    /// configuration now names another program or URL.
+    fn begin_server(&mut self, listing: &ServerListing<'_>) -> (bool, bool) {
+        let source = &listing.server.name;
+        let endpoint_digest = endpoint_digest(listing.server);
+        let (mut has_quarantined_tool, mut has_quarantine_here) = (false, false);
+        for (id, quarantined) in &self.quarantined {
+            if let Some((quarantined_source, tool)) = id.split_once('/')
+                && quarantined_source == source
+            {
+                has_quarantined_tool |= tool != INSTRUCTIONS;
+                has_quarantine_here |= quarantined.endpoint_digest == endpoint_digest;
+            }
+        }
+        let server_pins = self.upstreams.entry(source.clone());
+        let server_pins = server_pins.or_insert_with(|| ServerPins::new(now()));
+        let has_tools = server_pins.tools.keys().any(|tool| tool != INSTRUCTIONS);
+        let is_empty = !has_tools && !has_quarantined_tool;
+        // What was quarantined in one scope is not approved by the first use in another.
+        let is_first_use = server_pins.is_first_use(&listing.scope, &endpoint_digest);
+        let is_first = is_empty || !has_quarantine_here && is_first_use;
+        let has_moved = !is_first && server_pins.has_moved_to(&listing.scope, &endpoint_digest);
+        // The scope keeps its former endpoint until nothing of the new one waits for approval.
+        if !has_moved {
+            server_pins.record_use(&listing.scope, &endpoint_digest);
+        }
+        (is_first, has_moved)
+    }
+
+    fn review_server(
+        &mut self,
+        listing: &ServerListing<'_>,
+        review: &ServerReview<'_>,
+    ) -> (ReviewedListing, SeenDefinitions) {
+        let (mut reviewed, mut seen_now) = (ReviewedListing::default(), Vec::new());
+        let mut names = BTreeSet::new();
+        for definition in listing.tools {
+            let Some(name) = definition.get("name").and_then(Value::as_str) else {
+                continue;
+            };
+            // The first of several definitions counts, as in the catalog. The snapshot reports a
+            // tool with the name that stands for the instructions.
+            if name == INSTRUCTIONS || !names.insert(name) {
+                continue;
+            }
+            let listed = review.listed(name, pinned_members(definition));
+            seen_now.push((review.id(name), listed.seen.clone()));
+            let (shown, is_quarantined) = match self.review_definition(review, listed) {
+                Ok(definition) => (definition, false),
+                Err(approved) => (
+                    approved.unwrap_or_else(
+                        || json!({"name": name, "inputSchema": {"type": "object"}}),
+                    ),
+                    true,
+                ),
+            };
+            reviewed.definitions.push(shown);
+            if is_quarantined {
+                reviewed.quarantined.insert(name.to_owned());
+            }
+        }
+        if let Some(instructions) = listing.instructions {
+            let definition = json!({"name": INSTRUCTIONS, "instructions": instructions});
+            let listed = review.listed(INSTRUCTIONS, definition);
+            seen_now.push((review.id(INSTRUCTIONS), listed.seen.clone()));
+            if instructions.trim().is_empty() {
+                self.record_missing_instructions(review, listed);
+            } else if self.review_definition(review, listed).is_ok() {
+                reviewed.instructions = Some(instructions.to_owned());
+            }
+        }
+        if review.has_moved && !reviewed.definitions.is_empty() && !self.has_waiting(review) {
+            let server_pins = self.upstreams.get_mut(review.source);
+            if let Some(server_pins) = server_pins {
+                server_pins.record_use(&listing.scope, &review.endpoint_digest);
+            }
+        }
+        (reviewed, seen_now)
+    }
+
+    /// Returns `true` if a definition of the server at this endpoint is quarantined.
+    fn has_waiting(&self, review: &ServerReview<'_>) -> bool {
+        self.quarantined.iter().any(|(id, quarantined)| {
+            id.split('/').next() == Some(review.source)
+                && quarantined.endpoint_digest == review.endpoint_digest
+        })
+    }
+
+    /// Records that a server has no instructions, so that later ones count as a change. Instructions
+    /// that waited for approval are gone.
+    fn record_missing_instructions(&mut self, review: &ServerReview<'_>, listed: ListedDefinition) {
+        let id = review.id(INSTRUCTIONS);
+        let is_here = |quarantined: &QuarantinedDefinition| {
+            quarantined.endpoint_digest == review.endpoint_digest && !quarantined.denied
+        };
+        if self.quarantined.get(&id).is_some_and(is_here) {
+            self.quarantined.remove(&id);
+        }
+        let pin = self.pin_of(review, INSTRUCTIONS);
+        // A pin of a moved server would approve its other definitions.
+        if pin.is_none() && !review.has_moved {
+            self.put_pin(review, listed);
+        }
+    }
+
+    fn pin_of(&self, review: &ServerReview<'_>, name: &str) -> Option<&Pin> {
+        let server_pins = self.upstreams.get(review.source)?;
+        server_pins.pin(name, &review.endpoint_digest)
+    }
+
+    /// Pins a definition that needs no approval of the operator.
+    fn put_pin(&mut self, review: &ServerReview<'_>, listed: ListedDefinition) {
+        let by = if review.is_first {
+            ApprovalOrigin::FirstUse
+        } else {
+            ApprovalOrigin::Trusted
+        };
+        let pin = Pin {
+            digest: listed.seen.digest,
+            endpoint_digest: listed.seen.endpoint_digest,
+            approved: now(),
+            by,
+            definition: listed.definition,
+        };
+        if let Some(server_pins) = self.upstreams.get_mut(review.source) {
+            server_pins.put(&listed.name, pin);
+        }
+    }
+
+    /// Returns the reason why a definition is quarantined, if it is, before `check` is asked.
+    fn hold_reason(
+        &self,
+        review: &ServerReview<'_>,
+        listed: &ListedDefinition,
+    ) -> Option<HoldReason> {
+        let id = review.id(&listed.name);
+        let pin = self.pin_of(review, &listed.name);
+        // A definition that was denied at another endpoint needs an approval here.
+        let is_denied_elsewhere =
+            is_denied_anywhere(&self.denied_definitions, &id, &listed.seen.digest);
+        if is_denied(&self.denied_definitions, &id, &listed.seen) {
+            let quarantined = self.quarantined.get(&id);
+            let same =
+                quarantined.filter(|quarantined| quarantined.seen_definition() == listed.seen);
+            return Some(same.map_or(HoldReason::Unapproved, |same| same.reason));
+        }
+        // Pins of earlier versions have no instructions, so their first ones are no change.
+        let is_first = review.is_first || listed.name == INSTRUCTIONS;
+        match pin {
+            Some(pin) if pin.digest == listed.seen.digest => None,
+            _ if review.rules.trusted && !is_denied_elsewhere => None,
+            Some(_) => Some(HoldReason::Changed),
+            None if review.has_moved => Some(HoldReason::Moved),
+            None if review.trust == Trust::Approve || is_denied_elsewhere => {
+                Some(HoldReason::Unapproved)
+            }
+            None if is_first => None,
+            None => Some(HoldReason::New).filter(|_| review.rules.new_tools == NewTools::Hold),
+        }
+    }
+
+    /// Approves or quarantines a definition. Returns the definition if it is approved, else an
+    /// earlier approved one.
+    fn review_definition(
+        &mut self,
+        review: &ServerReview<'_>,
+        listed: ListedDefinition,
+    ) -> Result<Value, Option<Value>> {
+        let pin = self.pin_of(review, &listed.name);
+        let is_pinned = pin.is_some_and(|pin| pin.digest == listed.seen.digest);
+        let findings = if is_pinned {
+            Vec::new()
+        } else {
+            (review.check_errors)(review.source, &listed.name)
+        };
+        // Errors of `check` count even for trusted servers, because a trusted server can be
+        // compromised.
+        let finding = (!findings.is_empty()).then_some(HoldReason::Finding);
+        match self.hold_reason(review, &listed).or(finding) {
+            None => Ok(self.accept(review, listed)),
+            Some(reason) => {
+                let approved = self.pin_of(review, &listed.name);
+                let approved = approved.map(|pin| pin.definition.clone());
+                self.quarantine(review, listed, Hold { reason, findings });
+                Err(approved)
+            }
+        }
+    }
+
+    /// Records a definition that needs no approval, and returns it.
+    fn accept(&mut self, review: &ServerReview<'_>, listed: ListedDefinition) -> Value {
+        let id = review.id(&listed.name);
+        let is_new = review.previous.get(&id) != Some(&listed.seen);
+        let pin = self.pin_of(review, &listed.name);
+        let is_pinned = pin.is_some_and(|pin| pin.digest == listed.seen.digest);
+        // Another gateway may see and trust another definition. Neither may overwrite the pin of the
+        // other repeatedly.
+        let is_trusted_now =
+            pin.is_none_or(|pin| !is_pinned && is_new && pin.by != ApprovalOrigin::Operator);
+        // It also removes the other's quarantine only for a definition that it sees for the first
+        // time.
+        let is_replaced = |quarantined: &QuarantinedDefinition| {
+            quarantined.endpoint_digest == review.endpoint_digest
+                && (is_new
+                    || quarantined.digest == listed.seen.digest && (is_pinned || is_trusted_now))
+        };
+        if self.quarantined.get(&id).is_some_and(is_replaced) {
+            self.quarantined.remove(&id);
+        }
+        let definition = listed.definition.clone();
+        if is_trusted_now {
+            self.put_pin(review, listed);
+        }
+        definition
+    }
+
+    /// Quarantines a definition. If several definitions are quarantined, the one that is seen for
+    /// the first time is stored. A denied one is replaced.
+    fn quarantine(&mut self, review: &ServerReview<'_>, listed: ListedDefinition, hold: Hold) {
+        let id = review.id(&listed.name);
+        let is_new = review.previous.get(&id) != Some(&listed.seen);
+        let is_denied = is_denied(&self.denied_definitions, &id, &listed.seen);
+        let is_replaced = |quarantined: &QuarantinedDefinition| {
+            let is_same = quarantined.seen_definition() == listed.seen;
+            !is_same && (is_new || quarantined.denied && !is_denied)
+        };
+        if !self.quarantined.get(&id).is_none_or(is_replaced) {
+            return;
+        }
+        let quarantined = QuarantinedDefinition {
+            reason: hold.reason,
+            first_seen: now(),
+            digest: listed.seen.digest,
+            endpoint_digest: listed.seen.endpoint_digest,
+            definition: listed.definition,
+            findings: hold.findings,
+            denied: is_denied,
+        };
+        self.quarantined.insert(id, quarantined);
+    }
+}
+
+/// The reason for a quarantine, with the errors that `check` finds.
+struct Hold {
+    reason: HoldReason,
+    findings: Vec<String>,
+}

@@ -1,0 +1,172 @@
+//! The review of the tools and instructions of upstreams for a snapshot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::OnceLock;
+
+use picktools::CatalogOptions;
+use picktools::catalog::CatalogFile;
+use picktools_check::{CheckReport, Finding, Severity};
+use picktools_state::StateStamp;
+use serde_json::{Value, json};
+
+use super::UpstreamTools;
+use crate::pins::{INSTRUCTIONS, Pins, ServerListing};
+use crate::settings::Settings;
+
+/// The findings that hold instructions even as warnings. In a definition they are errors if the text
+/// speaks to the model, and instructions always do.
+const HOLDING_INSTRUCTIONS: [&str; 3] = [
+    "overrides-instructions",
+    "conceals-from-user",
+    "role-markup",
+];
+
+/// The reviewed tools of upstreams.
+#[derive(Default)]
+pub(super) struct ReviewedTools {
+    /// The catalog files.
+    pub(super) files: Vec<CatalogFile>,
+    /// The ids of quarantined tools.
+    pub(super) quarantined: BTreeSet<String>,
+    /// The approved instructions of servers, by server.
+    pub(super) instructions: BTreeMap<String, String>,
+    /// The servers whose instructions are quarantined.
+    pub(super) quarantined_instructions: BTreeSet<String>,
+    /// The stamp of the approvals.
+    pub(super) approvals: Option<StateStamp>,
+}
+
+impl ReviewedTools {
+    /// Approves everything that upstreams sent.
+    pub(super) fn without_review(upstream_tools: &[UpstreamTools]) -> Self {
+        let mut reviewed = Self::default();
+        for upstream in upstream_tools {
+            let server = &upstream.server.name;
+            let mut tools = upstream.tools.clone();
+            tools.retain(|tool| tool["name"] != INSTRUCTIONS);
+            reviewed
+                .files
+                .push(CatalogFile::from_server(server, &tools));
+            if let Some(instructions) = upstream.given_instructions() {
+                let instructions = instructions.to_owned();
+                reviewed.instructions.insert(server.clone(), instructions);
+            }
+        }
+        reviewed
+    }
+}
+
+impl UpstreamTools {
+    /// Returns the instructions, unless they are empty.
+    fn given_instructions(&self) -> Option<&str> {
+        let instructions = self.instructions.as_deref()?;
+        (!instructions.trim().is_empty()).then_some(instructions)
+    }
+
+    /// Returns the file of the tools, with the instructions as a further tool, for `check`.
+    fn checked_file(&self) -> CatalogFile {
+        let mut tools = self.tools.clone();
+        tools.retain(|tool| tool["name"] != INSTRUCTIONS);
+        if let Some(instructions) = self.given_instructions() {
+            tools.push(json!({
+                "name": INSTRUCTIONS,
+                "description": instructions,
+                "inputSchema": {"type": "object"}
+            }));
+        }
+        CatalogFile::from_server(&self.server.name, &tools)
+    }
+}
+
+/// Compares the tools of upstreams with the approved definitions.
+pub(super) fn review_tools(
+    settings: &Settings,
+    upstream_tools: &[UpstreamTools],
+    pins: &Pins,
+    options: &CatalogOptions,
+) -> Result<ReviewedTools, String> {
+    // The check runs at most once, and only if the review needs it for a definition. It receives
+    // all tools, so that it also finds a tool that imitates one of another server.
+    let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
+    let check_errors = |source: &str, name: &str| {
+        let errors = errors.get_or_init(|| errors_in(upstream_tools, options));
+        errors
+            .get(&format!("{source}/{name}"))
+            .cloned()
+            .unwrap_or_default()
+    };
+    let mut listings = Vec::with_capacity(upstream_tools.len());
+    for upstream in upstream_tools {
+        listings.push(ServerListing {
+            server: &upstream.server,
+            scope: pins.scope(&upstream.server),
+            rules: upstream.rules,
+            tools: &upstream.tools,
+            instructions: upstream.instructions.as_deref(),
+        });
+    }
+    let (reviewed_listings, approvals) = pins
+        .review(&listings, settings.trust, &check_errors)
+        .map_err(|error| error.to_string())?;
+    let mut all = ReviewedTools {
+        approvals: Some(approvals),
+        ..ReviewedTools::default()
+    };
+    for (upstream, reviewed) in upstream_tools.iter().zip(reviewed_listings) {
+        let server = &upstream.server.name;
+        let file = CatalogFile::from_server(server, &reviewed.definitions);
+        all.files.push(file);
+        for name in &reviewed.quarantined {
+            all.quarantined.insert(format!("{server}/{name}"));
+        }
+        if let Some(instructions) = reviewed.instructions {
+            all.instructions.insert(server.clone(), instructions);
+        } else if upstream.given_instructions().is_some() {
+            all.quarantined_instructions.insert(server.clone());
+        }
+    }
+    Ok(all)
+}
+
+/// Returns `true` if a definition with this finding is not approved automatically.
+fn holds(finding: &Finding, tool: &str) -> bool {
+    let is_of_instructions = tool.split('/').next_back() == Some(INSTRUCTIONS);
+    finding.severity == Severity::Error
+        || is_of_instructions && HOLDING_INSTRUCTIONS.contains(&finding.code)
+}
+
+/// Returns the errors that `picktools check` would find in definitions, by tool id.
+fn errors_in(
+    upstream_tools: &[UpstreamTools],
+    options: &CatalogOptions,
+) -> HashMap<String, Vec<String>> {
+    let files: Vec<CatalogFile> = upstream_tools
+        .iter()
+        .map(UpstreamTools::checked_file)
+        .collect();
+    let mut errors: HashMap<String, Vec<String>> = HashMap::new();
+    match CheckReport::read_files(&files, options) {
+        Ok(report) => {
+            for finding in report.findings {
+                if let Some(tool) = &finding.tool
+                    && holds(&finding, tool)
+                {
+                    let message = format!("{}: {}", finding.code, finding.message);
+                    errors.entry(tool.clone()).or_default().push(message);
+                }
+            }
+        }
+        // Definitions that cannot be checked are not approved automatically.
+        Err(error) => {
+            for upstream in upstream_tools {
+                let names = upstream.tools.iter();
+                let names = names.filter_map(|tool| tool.get("name").and_then(Value::as_str));
+                for name in names.chain([INSTRUCTIONS]) {
+                    let id = format!("{}/{name}", upstream.server.name);
+                    errors.entry(id).or_default().push(error.to_string());
+                }
+            }
+        }
+    }
+    errors
+}
