@@ -7,10 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use picktools::excerpt::marked;
-use picktools_gateway::{CallQueue, Pins, QuarantinedDefinition, QueuedCall, changes};
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools_gateway::{
+    ApprovalScope, CallDecision, CallQueue, Pins, QuarantinedDefinition, QueuedCall,
+    RememberedApproval, changes,
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output};
@@ -21,7 +24,8 @@ const MAX_VALUE_CHARS: usize = 2_000;
 const EXAMPLES: &str = "\
 Examples:
   picktools approve
-  picktools approve github/create_issue --yes";
+  picktools approve github/create_issue --yes
+  picktools approve --call 1f0c9a2b --for always";
 
 /// Review quarantined tool definitions and pending calls.
 ///
@@ -29,9 +33,10 @@ Examples:
 /// needs a confirmation and its client cannot ask the user
 /// (docs/concepts/approval-and-quarantine.md).
 ///
-/// Without names, --all-of, --deny, --call, --deny-call, --forget and --lost, the command lists
-/// the definitions and calls that wait for a decision, with what changed since the last approval.
-/// It then exits with 1 if there are any.
+/// Without names, --all-of, --deny, --call, --deny-call, --revoke, --forget and --lost, the command
+/// lists the definitions and calls that wait for a decision, with what changed since the last
+/// approval. It then exits with 1 if there are any. SERVER/@instructions stands for the instructions
+/// of a server.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {
@@ -53,6 +58,21 @@ pub(super) struct ApproveCommand {
     /// minutes after the approval. It then runs once.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     call: Vec<String>,
+    /// Calls for which the approval of --call holds.
+    ///
+    /// `call`: the call itself. `tool`: all calls of the tool in this session of the client.
+    /// `server`: all calls of the tools of this server in this session. `always`: all calls of the
+    /// tool by this client. The approval ends if a definition changes. The list of pending calls
+    /// names the values that a call accepts.
+    #[arg(long = "for", value_name = "CALLS", requires = "call", default_value = "call",
+        value_parser = ["call", "tool", "server", "always"], help_heading = heading::GATEWAY)]
+    scope: String,
+    /// List the approvals that hold always, by client.
+    #[arg(long, help_heading = heading::GATEWAY)]
+    remembered: bool,
+    /// Revoke an approval that holds always, by its id; may be repeated.
+    #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
+    revoke: Vec<String>,
     /// Refuse a pending call by its id; may be repeated.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     deny_call: Vec<String>,
@@ -108,6 +128,10 @@ impl ApproveCommand {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
         let (pins, queue) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
         let has_decided = self.decide(&pins, &queue)?;
+        if self.remembered {
+            self.print_remembered(&queue.remembered()?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let quarantined = pins.quarantined()?;
         let selected = self.select(&quarantined)?;
         let is_listed = |name: &String, definition: &QuarantinedDefinition| {
@@ -152,8 +176,8 @@ impl ApproveCommand {
         }
         let mut approvals: Vec<(String, String)> = Vec::new();
         for definition in &pending {
-            let digest = definition.quarantined.digest.clone();
-            approvals.push((definition.name.to_owned(), digest));
+            let version = definition.quarantined.version();
+            approvals.push((definition.name.to_owned(), version));
         }
         pins.approve(&approvals)?;
         output::note(format!("approved {}", approvals.len()));
@@ -180,16 +204,7 @@ impl ApproveCommand {
                  that gateways know, or --lost accept to continue with the older copy"
             ));
         }
-        for (ids, may_run, done) in [
-            (&self.call, true, "approved once"),
-            (&self.deny_call, false, "refused"),
-        ] {
-            for id in ids {
-                let call = queue.decide(id, may_run)?;
-                output::note(format!("{done}: {}", marked(&call.shown, MAX_VALUE_CHARS)));
-                has_decided = true;
-            }
-        }
+        has_decided |= self.decide_calls(queue)?;
         if let Some(source) = &self.forget {
             pins.forget(source)?;
             output::note(format!("forgot {source}"));
@@ -200,11 +215,51 @@ impl ApproveCommand {
             let definition = quarantined
                 .get(name)
                 .with_context(|| format!("{name:?} is not pending"))?;
-            pins.deny(name, &definition.digest)?;
+            pins.deny(name, &definition.version())?;
             output::note(format!("refused {name}"));
             has_decided = true;
         }
         Ok(has_decided)
+    }
+
+    /// Applies the decisions about calls, and revokes approvals. Returns `true` if there are any.
+    fn decide_calls(&self, queue: &CallQueue) -> anyhow::Result<bool> {
+        let scope = ApprovalScope::from_name(&self.scope).unwrap_or_default();
+        let approved = match scope {
+            ApprovalScope::Call => "approved once".to_owned(),
+            _ => format!("approved ({})", scope.title().to_lowercase()),
+        };
+        for (ids, decision, done) in [
+            (&self.call, CallDecision::Allow(scope), approved.as_str()),
+            (&self.deny_call, CallDecision::Deny, "refused"),
+        ] {
+            for id in ids {
+                let call = queue.decide(id, decision)?;
+                output::note(format!("{done}: {}", marked(&call.shown, MAX_VALUE_CHARS)));
+            }
+        }
+        for id in &self.revoke {
+            let revoked = queue.revoke(id)?;
+            output::note(format!("revoked {id}: {}", describe_remembered(&revoked)));
+        }
+        Ok(!(self.call.is_empty() && self.deny_call.is_empty() && self.revoke.is_empty()))
+    }
+
+    /// Prints the approvals that hold always.
+    fn print_remembered(
+        &self,
+        remembered: &BTreeMap<String, RememberedApproval>,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return output::json(&json!({"remembered": remembered}));
+        }
+        for (id, approval) in remembered {
+            output::answer(format!("{id}: {}", describe_remembered(approval)))?;
+        }
+        if remembered.is_empty() {
+            output::note("no approval holds always");
+        }
+        Ok(())
     }
 
     /// Returns the names of the definitions to approve.
@@ -251,9 +306,23 @@ impl ApproveCommand {
         for (id, call) in calls {
             let shown = marked(&call.shown, MAX_VALUE_CHARS);
             output::answer(format!("call {id}: {shown}"))?;
+            let scopes = call
+                .scopes
+                .iter()
+                .filter(|scope| **scope != ApprovalScope::Call);
+            let scopes: Vec<&str> = scopes.map(|scope| scope.name()).collect();
+            if !scopes.is_empty() {
+                output::answer(format!("  --for accepts: call, {}", scopes.join(", ")))?;
+            }
         }
         Ok(())
     }
+}
+
+/// Describes an approval that holds always.
+fn describe_remembered(approval: &RememberedApproval) -> String {
+    let tool = marked(&approval.tool, MAX_NAME_CHARS);
+    format!("{tool} for {}", marked(&approval.client, MAX_NAME_CHARS))
 }
 
 /// Asks for confirmation on the terminal. Without a terminal the answer is no.

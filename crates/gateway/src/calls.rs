@@ -7,25 +7,30 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::Tool;
-use picktools_call::{ApprovalError, ApprovalQueue, HydratedCall, PendingCall, ValidCall};
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools_call::{
+    ApprovalError, ApprovalQueue, HydratedCall, PendingCall, PendingReason, ValidCall,
+};
 use picktools_provider::ToolCall;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ElicitRequest, InputRequest, InputRequests,
-    InputRequiredResult, LoggingLevel, MetaObject,
+    CallToolResponse, CallToolResult, ElicitRequest, ElicitRequestParams, InputRequest,
+    InputRequests, InputRequiredResult, LoggingLevel, MetaObject,
 };
 use rmcp::service::RequestContext;
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use crate::confirmation::{Approvals, Confirmation, ConfirmationRequest};
 use crate::elicitations::{AwaitedInput, InputAnswers};
 use crate::hub::Hub;
-use crate::journal::CallEntry;
+use crate::journal::{Approval, ApprovalSubject, CallEntry};
 use crate::large_results::ResultOrigin;
 use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{self, Confirmation, RelayedCall, confirm, decide};
+use crate::relay::{self, RelayedCall};
+use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
@@ -34,6 +39,8 @@ use crate::{passthrough, results, tolerance};
 /// The time that a first list or a first call waits for upstreams that have not reported yet.
 pub const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The names of callers without a key of the settings.
+const WITHOUT_KEY: [&str; 3] = ["anonymous", "console", "client"];
 /// The key of the question that asks a client to confirm a call.
 const CONFIRM: &str = "run";
 
@@ -169,9 +176,7 @@ impl CallRunner<'_> {
                 format!("{requested} comes from a catalog, and no server of this gateway runs it");
             return Err(Refusal::new(Code::NotCarried, message));
         };
-        let Self {
-            caller, context, ..
-        } = *self;
+        let caller = self.caller;
         if self
             .gateway
             .wait_for_live_tools(&upstream, FIRST_LISTING_TIMEOUT)
@@ -188,12 +193,15 @@ impl CallRunner<'_> {
         } else {
             tool.id.clone()
         };
-        let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(to_refusal)? {
+        let (call, reason) = match view.hydrator.hydrate(&call).map_err(to_refusal)? {
             HydratedCall::Ready(call) => {
                 let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
-                (call, must_ask)
+                (call, must_ask.then_some(PendingReason::Confirmation))
             }
-            HydratedCall::NeedsApproval(pending) => (release_for_confirmation(pending)?, true),
+            HydratedCall::NeedsApproval(pending) => {
+                let reason = pending.awaits().clone();
+                (release_for_confirmation(pending)?, Some(reason))
+            }
         };
         let awaited_input = match &input_answers.state {
             Some(state) => self.gateway.elicitations.take(&caller.owner, &call, state),
@@ -203,19 +211,18 @@ impl CallRunner<'_> {
             let message = "this call does not wait for an answer; send it again as a new call";
             return Err(Refusal::new(Code::NotConfirmed, message));
         }
-        if must_ask && !matches!(awaited_input, Some(AwaitedInput::Upstream(_))) {
+        if let Some(reason) = &reason
+            && !matches!(awaited_input, Some(AwaitedInput::Upstream(_)))
+        {
             let answer = match awaited_input {
                 Some(AwaitedInput::Confirmation) => input_answers.answers.get(CONFIRM),
                 _ => None,
             };
-            match confirm(&call, answer, context).await? {
-                Confirmation::Allowed => {}
-                Confirmation::ByOperator => self.decide(&call).await?,
-                Confirmation::AskClient(request) => {
-                    let request = InputRequest::Elicitation(ElicitRequest::new(*request));
-                    let requests = [(CONFIRM.to_owned(), request)].into();
-                    return self.ask_client(snapshot, &call, requests, AwaitedInput::Confirmation);
-                }
+            let request = self.confirmation_request(&call, &upstream, reason);
+            if let Some(question) = self.confirm(&request, answer, &view, &upstream).await? {
+                let question = InputRequest::Elicitation(ElicitRequest::new(*question));
+                let requests = [(CONFIRM.to_owned(), question)].into();
+                return self.ask_client(snapshot, &call, requests, AwaitedInput::Confirmation);
             }
         }
         let upstream_answers = match awaited_input {
@@ -312,17 +319,107 @@ impl CallRunner<'_> {
         })
     }
 
-    /// Looks up the operator's decision. A used decision is recorded here, because it is no longer
-    /// in the queue.
-    async fn decide(&self, call: &ValidCall) -> Result<(), Refusal> {
-        let record_decision = |approval| self.gateway.journal.record_approval(approval);
-        decide(
-            self.gateway.queue.as_ref(),
-            &self.caller.owner,
+    /// Returns the request to confirm a call. Only the confirmation of an unsafe tool can hold for
+    /// later calls.
+    fn confirmation_request<'a>(
+        &'a self,
+        call: &'a ValidCall,
+        upstream: &Upstream,
+        reason: &PendingReason,
+    ) -> ConfirmationRequest<'a> {
+        let client = self.client_identity();
+        let mut scopes = vec![ApprovalScope::Call];
+        if *reason == PendingReason::Confirmation {
+            if self.caller.owner.is_session() {
+                scopes.extend([ApprovalScope::Tool, ApprovalScope::Server]);
+            }
+            if client.is_some() && self.gateway.queue.is_some() {
+                scopes.push(ApprovalScope::Always);
+            }
+        }
+        ConfirmationRequest {
             call,
-            &record_decision,
-        )
-        .await
+            tool: ApprovedTool::new(call.tool(), &upstream.server),
+            owner: &self.caller.owner,
+            client,
+            scopes,
+            context: self.context,
+        }
+    }
+
+    /// Returns the client for which approvals can be remembered: the one of an API key, or the one
+    /// on standard input and output. Callers without a key cannot be told apart.
+    fn client_identity(&self) -> Option<ClientIdentity> {
+        let local = self.context.filter(|context| {
+            let parts = context.extensions.get::<http::request::Parts>();
+            parts.is_none()
+        });
+        if let Some(context) = local {
+            let name = context.client_info().map(|client| client.name);
+            let name = name.unwrap_or_default();
+            return Some(ClientIdentity::from_local_client(&marked(
+                &name,
+                MAX_NAME_CHARS,
+            )));
+        }
+        let key = &*self.caller.key;
+        let is_key = !key.is_empty() && !WITHOUT_KEY.contains(&key);
+        is_key.then(|| ClientIdentity::from_key(key))
+    }
+
+    /// Gets the confirmation of a call, and remembers it. Returns a question that the client must
+    /// answer first.
+    async fn confirm(
+        &self,
+        request: &ConfirmationRequest<'_>,
+        answer: Option<&Value>,
+        view: &View,
+        upstream: &Upstream,
+    ) -> Result<Option<Box<ElicitRequestParams>>, Refusal> {
+        let approvals = Approvals {
+            sessions: &self.gateway.session_approvals,
+            queue: self.gateway.queue.as_ref(),
+        };
+        if request.is_approved(&approvals).await {
+            return Ok(None);
+        }
+        let scope = match request.confirm(answer).await? {
+            Confirmation::Allowed(scope) => {
+                self.record_scope(request, scope);
+                scope
+            }
+            Confirmation::AskClient(question) => return Ok(Some(question)),
+            Confirmation::ByOperator => {
+                // A used decision is recorded here, because it is no longer in the queue.
+                let record_decision = |approval| self.gateway.journal.record_approval(approval);
+                request.decide(approvals.queue, &record_decision).await?
+            }
+        };
+        let mut server_tools = Vec::new();
+        for tool in &view.tools {
+            if tool.source.as_ref() == Some(&upstream.server.name) {
+                server_tools.push(ApprovedTool::new(tool, &upstream.server));
+            }
+        }
+        request.remember(scope, &approvals, server_tools).await;
+        Ok(None)
+    }
+
+    /// Records an approval of the person at the client that holds for later calls.
+    fn record_scope(&self, request: &ConfirmationRequest<'_>, scope: ApprovalScope) {
+        if scope == ApprovalScope::Call {
+            return;
+        }
+        let client = request.client.as_ref().map(|client| client.0.to_string());
+        let subject = ApprovalSubject::Remembered {
+            tool: request.tool.id.clone(),
+            client: client.unwrap_or_default(),
+        };
+        self.gateway.journal.record_approval(Approval {
+            subject,
+            decision: scope.decision(),
+            by: Some(self.caller.key.to_string()),
+        });
     }
 
     /// Answers with a question to the client, which sends the call again with its answer.

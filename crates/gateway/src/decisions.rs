@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::hub::Hub;
 use crate::journal::{Approval, ApprovalSubject};
 use crate::pins::{PinDecisions, Pins};
-use crate::queue::{CallQueue, QueuedCall};
+use crate::queue::{CallQueue, QueuedCall, RememberedApproval};
 
 /// The interval between checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -22,6 +22,7 @@ pub(crate) struct DecisionWatcher {
     stamps: (Option<StateStamp>, Option<StateStamp>),
     decided: PinDecisions,
     calls: BTreeMap<String, QueuedCall>,
+    remembered: BTreeMap<String, RememberedApproval>,
 }
 
 impl DecisionWatcher {
@@ -33,6 +34,7 @@ impl DecisionWatcher {
             stamps: (None, None),
             decided: PinDecisions::default(),
             calls: BTreeMap::new(),
+            remembered: BTreeMap::new(),
         };
         drop(decisions.poll());
         decisions
@@ -73,10 +75,11 @@ impl DecisionWatcher {
         if let Some(queue) = &self.queue {
             let stamp = Some(queue.stamp());
             if stamp != self.stamps.1
-                && let Ok(current) = queue.all()
+                && let (Ok(current), Ok(remembered)) = (queue.all(), queue.remembered())
             {
                 approvals.extend(call_approvals(&self.calls, &current));
-                (self.stamps.1, self.calls) = (stamp, current);
+                approvals.extend(revoked_approvals(&self.remembered, &remembered));
+                (self.stamps.1, self.calls, self.remembered) = (stamp, current, remembered);
             }
         }
         approvals
@@ -117,6 +120,32 @@ fn definition_approvals(previous: &PinDecisions, current: &PinDecisions) -> Vec<
     approvals
 }
 
+/// Returns the approvals that were revoked between two checks. An approval that another one of the
+/// same tool and client replaces was not revoked.
+fn revoked_approvals(
+    previous: &BTreeMap<String, RememberedApproval>,
+    current: &BTreeMap<String, RememberedApproval>,
+) -> Vec<Approval> {
+    let mut approvals = Vec::new();
+    for approval in previous.values() {
+        let is_same = |other: &RememberedApproval| {
+            other.tool == approval.tool && other.client == approval.client
+        };
+        if !current.values().any(is_same) {
+            let subject = ApprovalSubject::Remembered {
+                tool: approval.tool.clone(),
+                client: approval.client.clone(),
+            };
+            approvals.push(Approval {
+                subject,
+                decision: "revoked",
+                by: None,
+            });
+        }
+    }
+    approvals
+}
+
 /// Returns the decisions about calls between two checks.
 fn call_approvals(
     previous: &BTreeMap<String, QueuedCall>,
@@ -130,7 +159,7 @@ fn call_approvals(
         if is_unchanged {
             continue;
         }
-        let Some(decision) = call.decision.name() else {
+        let Some(decision) = call.decision.name(call.scope) else {
             continue;
         };
         let subject = ApprovalSubject::Call {

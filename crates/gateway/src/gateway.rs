@@ -39,6 +39,7 @@ use crate::metrics::{GatewayEvent, Meter};
 use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
+use crate::remembered::SessionApprovals;
 use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share, UpstreamRules};
 use crate::snapshot::Snapshot;
@@ -230,6 +231,7 @@ impl Gateway {
             complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
             elicitations: PendingElicitations::default(),
+            session_approvals: SessionApprovals::default(),
             large_results: LargeResults::default(),
             queue,
             sessions,

@@ -18,6 +18,7 @@ use crate::metrics::Meter;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
+use crate::remembered::SessionApprovals;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
@@ -38,6 +39,7 @@ pub struct Hub {
     /// snapshot, or the reason why not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) elicitations: PendingElicitations,
+    pub(crate) session_approvals: SessionApprovals,
     pub(crate) large_results: LargeResults,
     /// The calls that are pending approval. If `None`, they are refused.
     pub queue: Option<CallQueue>,
@@ -85,6 +87,7 @@ impl Hub {
     }
 
     pub(crate) fn forget(&self, owner: &Owner) {
+        self.session_approvals.forget(owner);
         for upstream in self.upstreams() {
             upstream.forget(owner);
         }

@@ -74,7 +74,7 @@ pub struct QuarantinedDefinition {
     /// The time at which it was first seen, in seconds since 1970.
     #[serde(rename = "seen")]
     pub first_seen: u64,
-    /// Its digest, which an approval must state.
+    /// Its digest.
     pub digest: String,
     /// The digest of the program with its arguments and folder, or of the URL, from which it came.
     #[serde(rename = "way")]
@@ -90,6 +90,12 @@ pub struct QuarantinedDefinition {
 }
 
 impl QuarantinedDefinition {
+    /// Returns a digest of the definition and of the program or URL that sends it. An approval must
+    /// state it, so that it holds for what was shown.
+    pub fn version(&self) -> String {
+        sha256(&format!("{} {}", self.digest, self.endpoint_digest))
+    }
+
     fn seen_definition(&self) -> SeenDefinition {
         SeenDefinition {
             digest: self.digest.clone(),
@@ -388,7 +394,7 @@ impl Pins {
         Ok(pin.map(|pin| pin.definition.clone()))
     }
 
-    /// Approves quarantined definitions, each by the digest that was shown.
+    /// Approves quarantined definitions, each by its id and the version that was shown.
     ///
     /// # Errors
     ///
@@ -398,19 +404,19 @@ impl Pins {
         self.shared.change(|file| {
             shown
                 .iter()
-                .try_for_each(|(id, digest)| file.approve(id, digest))
+                .try_for_each(|(id, version)| file.approve(id, version))
         })
     }
 
-    /// Denies a quarantined definition, by the digest that was shown. It is no longer listed as
+    /// Denies a quarantined definition, by the version that was shown. It is no longer listed as
     /// waiting for approval and stays quarantined, even if it returns after another definition.
     ///
     /// # Errors
     ///
     /// [`StateError`] if the pins cannot be read or written, or the definition is not quarantined
     /// or has changed since it was shown.
-    pub fn deny(&self, id: &str, digest: &str) -> Result<(), StateError> {
-        self.shared.change(|file| file.deny(id, digest))
+    pub fn deny(&self, id: &str, version: &str) -> Result<(), StateError> {
+        self.shared.change(|file| file.deny(id, version))
     }
 
     /// Removes everything about an upstream: its next listing is its first.
@@ -496,11 +502,11 @@ impl Pins {
 }
 
 impl PinsFile {
-    fn approve(&mut self, id: &str, digest: &str) -> Result<(), String> {
+    fn approve(&mut self, id: &str, version: &str) -> Result<(), String> {
         let Some(quarantined) = self
             .quarantined
             .get(id)
-            .filter(|quarantined| quarantined.digest == digest)
+            .filter(|quarantined| quarantined.version() == version)
         else {
             return Err(format!(
                 "{id} changed since it was shown; review it again before you approve it"
@@ -530,12 +536,12 @@ impl PinsFile {
         Ok(())
     }
 
-    fn deny(&mut self, id: &str, digest: &str) -> Result<(), String> {
+    fn deny(&mut self, id: &str, version: &str) -> Result<(), String> {
         let quarantined = self
             .quarantined
             .get_mut(id)
             .ok_or_else(|| format!("{id} is not quarantined"))?;
-        if quarantined.digest != digest {
+        if quarantined.version() != version {
             return Err(format!(
                 "{id} changed since it was shown; review it again before you deny it"
             ));

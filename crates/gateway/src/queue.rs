@@ -14,6 +14,7 @@ use picktools_state::{
 use serde::{Deserialize, Serialize};
 
 use crate::elicitations::call_identity;
+use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::upstream::Owner;
 
 /// The time that a call stays pending, and the time that a decision stays valid, in seconds.
@@ -21,6 +22,8 @@ const PENDING_S: u64 = 3_600;
 const VALID_S: u64 = 600;
 /// The most calls in the queue.
 const MAX_CALLS: usize = 200;
+/// The most approvals that hold always.
+const MAX_REMEMBERED: usize = 1_000;
 /// The number of digits of an id.
 const ID_DIGITS: usize = 8;
 
@@ -37,13 +40,17 @@ pub struct CallQueue {
 struct QueueFile {
     /// By id.
     calls: BTreeMap<String, QueuedCall>,
+    /// The approvals that hold always, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    remembered: BTreeMap<String, RememberedApproval>,
 }
 
 impl SharedState for QueueFile {
-    /// After a rollback a used decision could return and let a call run twice, so all calls are
-    /// dropped.
+    /// After a rollback a used decision could return and let a call run twice, and a revoked approval
+    /// could hold again, so all of them are dropped.
     fn on_rollback(&mut self, _rollback: &StoreRollback) {
         self.calls.clear();
+        self.remembered.clear();
     }
 
     fn rollback(&self) -> Option<&StoreRollback> {
@@ -67,14 +74,60 @@ pub struct QueuedCall {
     /// The digest of gateway, caller, tool and arguments.
     #[serde(rename = "of")]
     identity: String,
+    /// The calls for which the approval holds, once the call is approved.
+    #[serde(default)]
+    pub scope: ApprovalScope,
+    /// The scopes that an approval may have.
+    #[serde(default)]
+    pub scopes: Vec<ApprovalScope>,
+    /// The client, if approvals for it can be remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The digest of the tool's definition and of its server.
+    #[serde(default)]
+    definition: String,
+}
+
+/// An approval that holds always, for a tool and a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RememberedApproval {
+    /// The client: `key NAME` for an API key, `local NAME` for a client on this machine.
+    pub client: String,
+    /// The tool, by its id.
+    pub tool: String,
+    /// The time of the approval, in seconds since 1970.
+    pub at: u64,
+    /// The digest of the tool's definition and of its server.
+    definition: String,
 }
 
 /// A call that asks for a decision.
 pub(crate) struct CallRequest {
-    tool: String,
+    tool: ApprovedTool,
     shown: String,
     identity: String,
     is_shared: bool,
+    scopes: Vec<ApprovalScope>,
+    client: Option<ClientIdentity>,
+}
+
+/// A decision about a pending call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallDecision {
+    /// The call may run once within ten minutes, and later calls of the scope without a question.
+    Allow(ApprovalScope),
+    /// The call may not run.
+    Deny,
+}
+
+/// A decision that was taken out of the queue, or a call that is pending.
+pub(crate) struct TakenDecision {
+    /// The id of the call.
+    pub(crate) id: String,
+    pub(crate) decision: QueueDecision,
+    pub(crate) scope: ApprovalScope,
 }
 
 /// The operator's decision about a call.
@@ -93,10 +146,10 @@ pub enum QueueDecision {
 
 impl QueueDecision {
     /// Returns the name of the decision in records; `None` while the call is pending.
-    pub(crate) fn name(self) -> Option<&'static str> {
+    pub(crate) fn name(self, scope: ApprovalScope) -> Option<&'static str> {
         match self {
             Self::Pending => None,
-            Self::Allowed => Some("allowed"),
+            Self::Allowed => Some(scope.decision()),
             Self::Denied => Some("denied"),
         }
     }
@@ -158,30 +211,62 @@ impl CallQueue {
         self.calls.stamp()
     }
 
-    /// Decides about a pending call: it may run once within ten minutes, or it may not run.
+    /// Decides about a pending call.
     ///
     /// # Errors
     ///
-    /// [`StateError`] if the queue cannot be read or written, or the call is not pending.
-    pub fn decide(&self, id: &str, may_run: bool) -> Result<QueuedCall, StateError> {
+    /// [`StateError`] if the queue cannot be read or written, the call is not pending, or the
+    /// approval cannot have this scope.
+    pub fn decide(&self, id: &str, decision: CallDecision) -> Result<QueuedCall, StateError> {
         self.calls.change(|calls| {
             calls.tidy();
-            let call = match calls.calls.get_mut(id) {
-                Some(call) if call.decision == QueueDecision::Pending => call,
-                _ => {
-                    return Err(format!(
-                        "no call {id:?} is pending approval; `picktools approve` lists the \
-                         pending calls"
-                    ));
-                }
-            };
-            call.decision = if may_run {
-                QueueDecision::Allowed
-            } else {
-                QueueDecision::Denied
-            };
-            call.at = now();
-            Ok(call.clone())
+            calls.decide(id, decision)
+        })
+    }
+
+    /// Returns the approvals that hold always, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if the queue cannot be read.
+    pub fn remembered(&self) -> Result<BTreeMap<String, RememberedApproval>, StateError> {
+        Ok(self.calls.read()?.remembered)
+    }
+
+    /// Returns `true` if calls of the tool by the client are approved always.
+    pub(crate) fn is_remembered(
+        &self,
+        client: &ClientIdentity,
+        tool: &ApprovedTool,
+    ) -> Result<bool, StateError> {
+        let remembered = self.calls.read()?.remembered;
+        Ok(remembered.values().any(|approval| {
+            approval.client == *client.0
+                && approval.tool == tool.id
+                && approval.definition == tool.digest
+        }))
+    }
+
+    /// Approves calls of the tool by the client always.
+    pub(crate) fn remember(
+        &self,
+        client: &ClientIdentity,
+        tool: &ApprovedTool,
+    ) -> Result<(), StateError> {
+        self.calls.change(|calls| calls.remember(&client.0, tool))
+    }
+
+    /// Revokes an approval that holds always.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if the queue cannot be read or written, or there is no such approval.
+    pub fn revoke(&self, id: &str) -> Result<RememberedApproval, StateError> {
+        self.calls.change(|calls| {
+            let revoked = calls.remembered.remove(id);
+            revoked.ok_or_else(|| {
+                format!("no approval {id:?}; `picktools approve --remembered` lists them")
+            })
         })
     }
 
@@ -190,7 +275,7 @@ impl CallQueue {
     pub(crate) fn take_decision(
         &self,
         request: CallRequest,
-    ) -> Result<Option<(String, QueueDecision)>, StateError> {
+    ) -> Result<Option<TakenDecision>, StateError> {
         // A caller that all gateways of a store know by the same name may retry at another gateway.
         let is_shared = request.is_shared && matches!(self.calls, StateHandle::Store(_));
         let gateway_word = if is_shared { "" } else { &self.gateway_word };
@@ -202,47 +287,126 @@ impl CallQueue {
                 .iter()
                 .find(|(_, call)| call.identity == identity);
             if let Some((id, call)) = existing {
-                let (id, decision) = (id.clone(), call.decision);
-                if decision != QueueDecision::Pending {
-                    calls.calls.remove(&id);
+                let taken = TakenDecision {
+                    id: id.clone(),
+                    decision: call.decision,
+                    scope: call.scope,
+                };
+                if taken.decision != QueueDecision::Pending {
+                    calls.calls.remove(&taken.id);
                 }
-                return Ok(Some((id, decision)));
+                return Ok(Some(taken));
             }
             if calls.calls.len() >= MAX_CALLS {
                 return Ok(None);
             }
             let mut id = random().map_err(|error| error.to_string())?;
             id.truncate(ID_DIGITS);
-            let (tool, shown, identity) = (
-                request.tool.clone(),
-                request.shown.clone(),
-                identity.clone(),
-            );
             let pending_call = QueuedCall {
-                tool,
-                shown,
+                tool: request.tool.id.clone(),
+                shown: request.shown.clone(),
                 decision: QueueDecision::Pending,
                 at: now(),
-                identity,
+                identity: identity.clone(),
+                scope: ApprovalScope::Call,
+                scopes: request.scopes.clone(),
+                client: request.client.as_ref().map(|client| client.0.to_string()),
+                definition: request.tool.digest.clone(),
             };
             calls.calls.insert(id.clone(), pending_call);
-            Ok(Some((id, QueueDecision::Pending)))
+            Ok(Some(TakenDecision {
+                id,
+                decision: QueueDecision::Pending,
+                scope: ApprovalScope::Call,
+            }))
         })
     }
 }
 
 impl CallRequest {
-    pub(crate) fn new(owner: &Owner, call: &ValidCall) -> Self {
+    pub(crate) fn new(
+        owner: &Owner,
+        call: &ValidCall,
+        tool: &ApprovedTool,
+        client: Option<&ClientIdentity>,
+    ) -> Self {
         Self {
-            tool: call.tool().id.clone(),
+            tool: tool.clone(),
             shown: describe_call(call),
             identity: hex(&call_identity(owner, call)),
             is_shared: owner.is_shared(),
+            scopes: vec![ApprovalScope::Call],
+            client: client.cloned(),
         }
+    }
+
+    /// Sets the scopes that an approval may have.
+    pub(crate) fn with_scopes(self, scopes: Vec<ApprovalScope>) -> Self {
+        Self { scopes, ..self }
     }
 }
 
 impl QueueFile {
+    fn decide(&mut self, id: &str, decision: CallDecision) -> Result<QueuedCall, String> {
+        let call = match self.calls.get_mut(id) {
+            Some(call) if call.decision == QueueDecision::Pending => call,
+            _ => {
+                return Err(format!(
+                    "no call {id:?} is pending approval; `picktools approve` lists the pending calls"
+                ));
+            }
+        };
+        match decision {
+            CallDecision::Deny => call.decision = QueueDecision::Denied,
+            CallDecision::Allow(scope) => {
+                if scope != ApprovalScope::Call && !call.scopes.contains(&scope) {
+                    let scopes: Vec<&str> = call.scopes.iter().map(|scope| scope.name()).collect();
+                    return Err(format!(
+                        "an approval of the call {id:?} cannot hold for {:?}; it can hold for {}",
+                        scope.name(),
+                        scopes.join(", ")
+                    ));
+                }
+                (call.decision, call.scope) = (QueueDecision::Allowed, scope);
+            }
+        }
+        call.at = now();
+        let call = call.clone();
+        if decision == CallDecision::Allow(ApprovalScope::Always)
+            && let Some(client) = &call.client
+        {
+            let tool = ApprovedTool {
+                id: call.tool.clone(),
+                digest: call.definition.clone(),
+            };
+            self.remember(client, &tool)?;
+        }
+        Ok(call)
+    }
+
+    /// Adds an approval that holds always. It replaces the one for an earlier definition.
+    fn remember(&mut self, client: &str, tool: &ApprovedTool) -> Result<(), String> {
+        let is_same =
+            |approval: &RememberedApproval| approval.client == client && approval.tool == tool.id;
+        self.remembered.retain(|_, approval| !is_same(approval));
+        if self.remembered.len() >= MAX_REMEMBERED {
+            return Err(format!(
+                "{MAX_REMEMBERED} approvals hold always, which is the limit; revoke one with \
+                 `picktools approve --revoke ID`"
+            ));
+        }
+        let mut id = random().map_err(|error| error.to_string())?;
+        id.truncate(ID_DIGITS);
+        let approval = RememberedApproval {
+            client: client.to_owned(),
+            tool: tool.id.clone(),
+            at: now(),
+            definition: tool.digest.clone(),
+        };
+        self.remembered.insert(id, approval);
+        Ok(())
+    }
+
     fn tidy(&mut self) {
         let now = now();
         self.calls.retain(|_, call| {

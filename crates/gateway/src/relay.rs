@@ -4,15 +4,12 @@
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
-use picktools_call::ValidCall;
 use picktools_mcp::{HttpFailure, RequestUpdate};
-use picktools_runtime::describe_call;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, InputRequest, InputRequests, LoggingLevel,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    RequestMetaObject,
+    ElicitationAction, InputRequest, InputRequests, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, RequestMetaObject,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -20,9 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 use crate::elicitations::InputAnswers;
-use crate::journal::{Approval, ApprovalSubject};
 use crate::listener::{ClientAbilities, UpstreamEvent};
-use crate::queue::{self, CallQueue, QueueDecision};
 use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::settings::Share;
@@ -30,14 +25,10 @@ use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
 /// The time after which a busy server is asked again if it names none.
 const BUSY_TIME: Duration = Duration::from_secs(5);
-/// The time for reading the operator's decision.
-const DECISION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that a client has to accept a notification, and that a failed connection has to end.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Progress prolongs a call, up to this multiple of its time.
 const MAX_PROLONGATION: u32 = 10;
-/// The time that a person has to confirm a call while its request waits.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 /// The most characters of an upstream's error message, question or progress message.
 const MAX_TEXT: usize = 4_000;
 /// The most bytes of a log line.
@@ -320,7 +311,7 @@ impl RelayedCall<'_> {
 
 /// Waits until the client cancels the request. Without a context it waits forever: such a call is
 /// cancelled by dropping its future.
-async fn cancelled_by(context: ClientContext<'_>) {
+pub(crate) async fn cancelled_by(context: ClientContext<'_>) {
     match context {
         Some(context) => context.ct.cancelled().await,
         None => std::future::pending().await,
@@ -374,138 +365,6 @@ fn declared_abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
         person: capabilities.elicitation.is_some(),
         model: capabilities.sampling.is_some(),
     }
-}
-
-/// The result of asking for a confirmation.
-pub(crate) enum Confirmation {
-    /// The call may run.
-    Allowed,
-    /// The client must ask, and send the call again.
-    AskClient(Box<ElicitRequestParams>),
-    /// The client cannot ask anyone.
-    ByOperator,
-}
-
-/// Looks up the operator's decision about a call whose client cannot ask anyone. A call without a
-/// decision is refused and becomes pending. `record_decision` receives a decision that is used up.
-pub(crate) async fn decide(
-    queue: Option<&CallQueue>,
-    owner: &Owner,
-    call: &ValidCall,
-    record_decision: &(dyn Fn(Approval) + Sync),
-) -> Result<(), Refusal> {
-    let id = &call.tool().id;
-    let not_confirmed =
-        |reason: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {reason}"));
-    const NEEDS_CONFIRMATION: &str =
-        "each call of this tool needs a confirmation, but this client cannot ask a person";
-    let Some(queue) = queue.cloned() else {
-        return Err(not_confirmed(NEEDS_CONFIRMATION));
-    };
-    let request = queue::CallRequest::new(owner, call);
-    let result = timeout(
-        DECISION_TIMEOUT,
-        tokio::task::spawn_blocking(move || queue.take_decision(request)),
-    )
-    .await;
-    let result = match result {
-        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        // The lookup continues: it may queue the call, or use up a decision without running it.
-        Err(_) => Err("it did not reply in time".to_owned()),
-    };
-    if let Ok(Some((id, decision))) = &result
-        && let Some(decision) = decision.name()
-    {
-        let subject = ApprovalSubject::Call {
-            id: id.clone(),
-            tool: call.tool().id.clone(),
-            shown: describe_call(call),
-        };
-        record_decision(Approval {
-            subject,
-            decision,
-            by: None,
-        });
-    }
-    match result {
-        Ok(Some((_, QueueDecision::Allowed))) => Ok(()),
-        Ok(Some((_, QueueDecision::Denied))) => Err(not_confirmed(NOT_ALLOWED)),
-        Ok(Some((call, QueueDecision::Pending))) => Err(not_confirmed(&format!(
-            "{NEEDS_CONFIRMATION}; the call is pending approval: tell the user that the operator \
-             can allow it with `picktools approve --call {call}`, and call the tool again with the \
-             same arguments once the call is allowed"
-        ))),
-        Ok(None) => Err(not_confirmed(&format!(
-            "{NEEDS_CONFIRMATION}, and too many calls are pending approval"
-        ))),
-        Err(error) => Err(not_confirmed(&format!(
-            "{NEEDS_CONFIRMATION}, and the queue of pending calls is not available: {error}"
-        ))),
-    }
-}
-
-/// Asks a person to confirm a call. The question has the tool's id and the arguments, but no title
-/// or description from an upstream. `answer` is the client's answer to an earlier question.
-pub(crate) async fn confirm(
-    call: &ValidCall,
-    answer: Option<&Value>,
-    context: ClientContext<'_>,
-) -> Result<Confirmation, Refusal> {
-    let id = &call.tool().id;
-    let not_confirmed =
-        |reason: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {reason}"));
-    if let Some(answer) = answer {
-        return match serde_json::from_value::<ElicitResult>(answer.clone()) {
-            Ok(answer) if may_run(&answer) => Ok(Confirmation::Allowed),
-            _ => Err(not_confirmed(NOT_ALLOWED)),
-        };
-    }
-    let schema = json!({
-        "type": "object",
-        "properties": {"run": {"type": "boolean", "title": "Run it", "description": "Allow this call"}},
-        "required": ["run"]
-    });
-    let schema = schema.as_object().cloned().unwrap_or_default();
-    let requested_schema = ElicitationSchema::from_json_schema(schema)
-        .map_err(|error| not_confirmed(&format!("cannot ask a person: {error}")))?;
-    let message = format!(
-        "Run {}? The tool is marked unsafe: it may change or destroy something.",
-        describe_call(call)
-    );
-    let request = ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message,
-        requested_schema,
-    };
-    if deferred_abilities(context).person {
-        return Ok(Confirmation::AskClient(Box::new(request)));
-    }
-    let context = match context {
-        Some(client) if client_abilities(context).person => client,
-        _ => return Ok(Confirmation::ByOperator),
-    };
-    let answer = tokio::select! {
-        biased;
-        () = cancelled_by(Some(context)) => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
-        answer = timeout(ANSWER_TIMEOUT, context.peer.create_elicitation(request)) => answer,
-    };
-    match answer {
-        Ok(Ok(answer)) if may_run(&answer) => Ok(Confirmation::Allowed),
-        Ok(Ok(_)) => Err(not_confirmed(NOT_ALLOWED)),
-        Ok(Err(_)) => Err(not_confirmed("the person could not be asked")),
-        Err(_) => Err(not_confirmed("the person did not answer in time")),
-    }
-}
-
-const NOT_ALLOWED: &str =
-    "the person did not allow it; do not call it again unless the person asks for it";
-
-fn may_run(answer: &ElicitResult) -> bool {
-    let Some(content) = &answer.content else {
-        return false;
-    };
-    answer.action == ElicitationAction::Accept && content.get("run") == Some(&Value::Bool(true))
 }
 
 /// Adds the upstream's name to its questions to a person. Returns `None` if the client cannot

@@ -70,6 +70,11 @@ impl Owner {
         Self(format!("{SHARED_SESSION_PREFIX}{digest}").into())
     }
 
+    /// Returns `true` if it is a session, not a key.
+    pub(crate) fn is_session(&self) -> bool {
+        !self.0.starts_with(KEY_PREFIX)
+    }
+
     /// Returns `true` if all gateways of a store know the owner by this name.
     pub(crate) fn is_shared(&self) -> bool {
         self.0.starts_with(KEY_PREFIX) || self.0.starts_with(SHARED_SESSION_PREFIX)

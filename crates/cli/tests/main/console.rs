@@ -12,7 +12,7 @@ use crate::gateway_http::{Answer, Serving, digest};
 use crate::support::root;
 
 /// The requests of an operator.
-const DATA: [(&str, &str, &str); 10] = [
+const DATA: [(&str, &str, &str); 11] = [
     ("GET", "/console/parts", ""),
     (
         "POST",
@@ -26,9 +26,10 @@ const DATA: [(&str, &str, &str); 10] = [
     (
         "POST",
         "/console/definitions",
-        r#"{"id": "up/grown", "digest": "1", "approve": true}"#,
+        r#"{"id": "up/grown", "version": "1", "approve": true}"#,
     ),
     ("POST", "/console/calls", r#"{"id": "1", "run": true}"#),
+    ("POST", "/console/revoke", r#"{"id": "1"}"#),
     ("GET", "/console/live", ""),
     ("GET", "/console/servers", ""),
 ];
@@ -280,7 +281,7 @@ fn console_decides_only_about_shown_items() {
     );
     let digest = |id: &str| {
         let after = waiting
-            .split(&format!("data-definition=\"{id}\" data-digest=\""))
+            .split(&format!("data-definition=\"{id}\" data-version=\""))
             .nth(1)
             .expect("a button");
         after.split('"').next().expect("a digest").to_owned()
@@ -288,7 +289,7 @@ fn console_decides_only_about_shown_items() {
     let decide = |id: &str, digest: &str, approve: bool| {
         post(
             "/console/definitions",
-            &json!({"id": id, "digest": digest, "approve": approve}),
+            &json!({"id": id, "version": digest, "approve": approve}),
         )
     };
     for approve in [true, false] {

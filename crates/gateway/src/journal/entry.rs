@@ -119,7 +119,8 @@ pub(crate) struct CallEntry {
 pub struct Approval {
     /// The subject of the decision.
     pub subject: ApprovalSubject,
-    /// `approved`, `denied` or `forgotten`; for a call `allowed` or `denied`.
+    /// `approved`, `denied` or `forgotten`; for a call `allowed` or `denied`, or `allowed_tool`,
+    /// `allowed_server` or `allowed_always` if later calls run too; `revoked` for such an approval.
     pub decision: &'static str,
     /// The name of the key that decided; `None` if the decision was made on the gateway's machine.
     pub by: Option<String>,
@@ -149,6 +150,13 @@ pub enum ApprovalSubject {
         /// The call in readable form.
         shown: String,
     },
+    /// An approval that holds for later calls.
+    Remembered {
+        /// The id of the tool.
+        tool: String,
+        /// The client, or an empty text for a session of an unknown client.
+        client: String,
+    },
 }
 
 impl Approval {
@@ -163,6 +171,9 @@ impl Approval {
             ApprovalSubject::Definition { id, digest } => format!("{decision} {id} {digest}"),
             ApprovalSubject::Server { name } => format!("{decision} {name}"),
             ApprovalSubject::Call { id, .. } => format!("call {id}"),
+            ApprovalSubject::Remembered { tool, client } => {
+                format!("remembered {decision} {tool} {client}")
+            }
         }
     }
 
@@ -174,6 +185,9 @@ impl Approval {
             ApprovalSubject::Server { name } => json!({"of": "server", "server": name}),
             ApprovalSubject::Call { id, tool, shown } => {
                 json!({"of": "call", "call": id, "tool": tool, "shown": redact(&shown)})
+            }
+            ApprovalSubject::Remembered { tool, client } => {
+                json!({"of": "remembered", "tool": tool, "client": client})
             }
         };
         content["decision"] = json!(self.decision);

@@ -101,10 +101,11 @@ impl TestGateway {
 fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<SeenDefinition> {
     let quarantined = file.quarantined.get(id)?;
     let decided = quarantined.seen_definition();
+    let version = quarantined.version();
     if approve {
-        file.approve(id, &decided.digest)
+        file.approve(id, &version)
     } else {
-        file.deny(id, &decided.digest)
+        file.deny(id, &version)
     }
     .expect("it is what is shown");
     Some(decided)

@@ -163,10 +163,11 @@
   }
 
   async function decide(button) {
-    const { definition, digest, approve, call, run } = button.dataset;
-    const [path, body] = definition === undefined
-      ? ["/console/calls", { id: call, run: run === "true" }]
-      : ["/console/definitions", { id: definition, digest, approve: approve === "true" }];
+    const { definition, version, approve, call, run, revoke } = button.dataset;
+    const scope = button.closest(".decide").querySelector("select")?.value ?? "call";
+    let [path, body] = ["/console/definitions", { id: definition, version, approve: approve === "true" }];
+    if (call !== undefined) [path, body] = ["/console/calls", { id: call, run: run === "true", scope }];
+    if (revoke !== undefined) [path, body] = ["/console/revoke", { id: revoke }];
     const buttons = button.closest(".decide").querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
@@ -264,7 +265,7 @@
     } else if (button.dataset.load) load(button.dataset.load);
     else if (button.dataset.page) {
       tools(Number(button.dataset.page)).then(() => byId("text").scrollIntoView()).catch(showError);
-    } else if (button.dataset.definition !== undefined || button.dataset.call !== undefined) decide(button).catch(showError);
+    } else if (["definition", "call", "revoke"].some((kind) => button.dataset[kind] !== undefined)) decide(button).catch(showError);
   });
 
   document.addEventListener("keydown", (event) => {

@@ -116,6 +116,7 @@ pub(crate) fn data_routes(hub: Arc<Hub>) -> Router {
         .route("/console/waiting/count", get(waiting::count))
         .route("/console/definitions", post(waiting::decide_definition))
         .route("/console/calls", post(waiting::decide_call))
+        .route("/console/revoke", post(waiting::revoke))
         .route("/console/live", get(live::follow))
         .route("/console/servers", get(servers::list))
         .layer(DefaultBodyLimit::max(MAX_BYTES))

@@ -11,7 +11,10 @@ use picktools::excerpt::marked;
 use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::journal::Approval;
-use picktools_gateway::{CallQueue, Pins, QuarantinedDefinition, changes, journal};
+use picktools_gateway::{
+    ApprovalScope, CallDecision, CallQueue, Pins, QuarantinedDefinition, QueuedCall, changes,
+    journal,
+};
 use picktools_state::StateError;
 use picktools_state::keys::now;
 use serde::Deserialize;
@@ -32,12 +35,16 @@ struct WaitingFragment {
     /// The definitions that an operator refused.
     refused: Vec<DefinitionView>,
     calls: Vec<CallView>,
+    /// The approvals that hold always.
+    remembered: Vec<RememberedView>,
 }
 
 /// A quarantined definition.
 struct DefinitionView {
     id: String,
     digest: String,
+    /// The version that a decision must state.
+    version: String,
     reason: String,
     age: String,
     findings: Vec<String>,
@@ -74,6 +81,29 @@ struct CallView {
     id: String,
     tool: String,
     shown: String,
+    age: String,
+    /// The names and titles of the scopes that an approval may have.
+    scopes: Vec<(&'static str, &'static str)>,
+}
+
+impl CallView {
+    fn new(id: String, call: QueuedCall) -> Self {
+        let scopes = call.scopes.iter();
+        Self {
+            id,
+            tool: call.tool,
+            shown: call.shown,
+            age: format_age(call.at),
+            scopes: scopes.map(|scope| (scope.name(), scope.title())).collect(),
+        }
+    }
+}
+
+/// An approval that holds always.
+struct RememberedView {
+    id: String,
+    tool: String,
+    client: String,
     age: String,
 }
 
@@ -159,6 +189,7 @@ fn waiting_fragment(hub: &Hub) -> Result<WaitingFragment, ConsoleError> {
         definitions: Vec::new(),
         refused: Vec::new(),
         calls: Vec::new(),
+        remembered: Vec::new(),
     };
     if let Some(pins) = &hub.pins {
         for (id, quarantined) in pins.quarantined().map_err(|error| state_error(&error))? {
@@ -173,11 +204,14 @@ fn waiting_fragment(hub: &Hub) -> Result<WaitingFragment, ConsoleError> {
     }
     if let Some(queue) = &hub.queue {
         for (id, call) in queue.pending().map_err(|error| state_error(&error))? {
-            fragment.calls.push(CallView {
+            fragment.calls.push(CallView::new(id, call));
+        }
+        for (id, approval) in queue.remembered().map_err(|error| state_error(&error))? {
+            fragment.remembered.push(RememberedView {
                 id,
-                tool: call.tool,
-                shown: call.shown,
-                age: format_age(call.at),
+                tool: approval.tool,
+                client: approval.client,
+                age: format_age(approval.at),
             });
         }
     }
@@ -207,6 +241,7 @@ fn definition_view(
     DefinitionView {
         id,
         digest: quarantined.digest.clone(),
+        version: quarantined.version(),
         reason: quarantined.reason.to_string(),
         age: format_age(quarantined.first_seen),
         findings: quarantined.findings.clone(),
@@ -284,12 +319,12 @@ fn format_age(at: u64) -> String {
     }
 }
 
-/// A decision on a definition, identified by the digest that was shown.
+/// A decision on a definition, identified by the version that was shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DefinitionDecision {
     id: String,
-    digest: String,
+    version: String,
     approve: bool,
 }
 
@@ -298,22 +333,26 @@ pub(super) async fn decide_definition(
     Extension(sender): Extension<RequestIdentity>,
     Json(DefinitionDecision {
         id,
-        digest,
+        version,
         approve,
     }): Json<DefinitionDecision>,
 ) -> Result<String, ConsoleError> {
     run_blocking(move || {
         let pins = require_pins(&hub)?;
         check_journal(&hub)?;
+        let quarantined = pins.quarantined().map_err(|error| state_error(&error))?;
+        let digest = quarantined
+            .get(&id)
+            .map(|definition| definition.digest.clone());
         let subject = journal::ApprovalSubject::Definition {
             id: id.clone(),
-            digest: digest.clone(),
+            digest: digest.unwrap_or_default(),
         };
         if approve {
-            pins.approve(&[(id.clone(), digest)])
+            pins.approve(&[(id.clone(), version)])
                 .map_err(|error| state_error(&error))?;
         } else {
-            pins.deny(&id, &digest)
+            pins.deny(&id, &version)
                 .map_err(|error| state_error(&error))?;
         }
         let (decision, message) = if approve {
@@ -330,34 +369,76 @@ pub(super) async fn decide_definition(
 /// A decision on a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CallDecision {
+pub(super) struct CallForm {
     id: String,
     run: bool,
+    /// The calls for which an approval holds.
+    #[serde(default)]
+    scope: ApprovalScope,
 }
 
 pub(super) async fn decide_call(
     State(hub): State<Arc<Hub>>,
     Extension(sender): Extension<RequestIdentity>,
-    Json(CallDecision { id, run }): Json<CallDecision>,
+    Json(CallForm { id, run, scope }): Json<CallForm>,
 ) -> Result<String, ConsoleError> {
     run_blocking(move || {
         let queue = require_queue(&hub)?;
         check_journal(&hub)?;
+        let decision = match run {
+            true => CallDecision::Allow(scope),
+            false => CallDecision::Deny,
+        };
         let call = queue
-            .decide(&id, run)
+            .decide(&id, decision)
             .map_err(|error| state_error(&error))?;
-        let (decision, message) = if run {
-            ("allowed", "may run once, within ten minutes")
-        } else {
-            ("denied", "refused")
+        let (recorded, message) = match decision {
+            CallDecision::Allow(ApprovalScope::Call) => {
+                ("allowed", "may run once, within ten minutes".to_owned())
+            }
+            CallDecision::Allow(scope) => {
+                let calls = scope.title().to_lowercase();
+                (
+                    scope.decision(),
+                    format!("may run within ten minutes ({calls})"),
+                )
+            }
+            CallDecision::Deny => ("denied", "refused".to_owned()),
         };
         let subject = journal::ApprovalSubject::Call {
             id,
             tool: call.tool,
             shown: call.shown.clone(),
         };
-        record_decision(&hub, &sender, subject, decision);
+        record_decision(&hub, &sender, subject, recorded);
         Ok(format!("{message}: {}", marked(&call.shown, 200)))
+    })
+    .await
+}
+
+/// The revocation of an approval that holds always.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Revocation {
+    id: String,
+}
+
+pub(super) async fn revoke(
+    State(hub): State<Arc<Hub>>,
+    Extension(sender): Extension<RequestIdentity>,
+    Json(Revocation { id }): Json<Revocation>,
+) -> Result<String, ConsoleError> {
+    run_blocking(move || {
+        let queue = require_queue(&hub)?;
+        check_journal(&hub)?;
+        let revoked = queue.revoke(&id).map_err(|error| state_error(&error))?;
+        let message = format!("revoked: {}", marked(&revoked.tool, 200));
+        let subject = journal::ApprovalSubject::Remembered {
+            tool: revoked.tool,
+            client: revoked.client,
+        };
+        record_decision(&hub, &sender, subject, "revoked");
+        Ok(message)
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use picktools_gateway::{CallQueue, Pins};
+use picktools_gateway::{ApprovalScope, CallDecision, CallQueue, Pins};
 use picktools_state::{Purpose, StateStore, StoreFault};
 use serde_json::{Value, json};
 
@@ -28,8 +28,8 @@ async fn approve(url: &str, tenant: &str, id: &'static str) {
     let store = StateStore::open(url, tenant).expect("a store");
     run_blocking(move || {
         let pins = Pins::from_store(&store).expect("approvals");
-        let digest = pins.quarantined().expect("it is read")[id].digest.clone();
-        pins.approve(&[(id.to_owned(), digest)])
+        let version = pins.quarantined().expect("it is read")[id].version();
+        pins.approve(&[(id.to_owned(), version)])
             .expect("it is approved");
     })
     .await;
@@ -117,12 +117,10 @@ async fn newer_definition_stays_quarantined_if_others_see_the_old_one() {
     // A refused definition stays refused when a gateway with the old definition starts.
     let pins = one.pins.clone();
     run_blocking(move || {
-        let digest = pins.quarantined().expect("it is read")["up/echo"]
-            .digest
-            .clone();
+        let version = pins.quarantined().expect("it is read")["up/echo"].version();
         pins.deny("up/echo", "sha256:another")
             .expect_err("another definition was shown");
-        pins.deny("up/echo", &digest).expect("it is quarantined");
+        pins.deny("up/echo", &version).expect("it is quarantined");
     })
     .await;
     let (third, at_third) = start_trusting(&server.url()).await;
@@ -176,7 +174,7 @@ async fn concurrent_approvals_are_all_stored() {
         let pins = one.pins.clone();
         let held = run_blocking(move || pins.quarantined().expect("it is read")).await;
         held.into_iter()
-            .map(|(id, held)| (id, held.digest))
+            .map(|(id, held)| (id.clone(), held.version()))
             .collect()
     };
     // One operator per definition, each with its own connection.
@@ -424,10 +422,8 @@ async fn full_slow_or_cut_store_neither_confirms_nor_blocks() {
     server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let (pins, other_pins) = (one.pins.clone(), one.pins.clone());
     let error = run_blocking(move || {
-        let digest = pins.quarantined().expect("it can be read")["up/echo"]
-            .digest
-            .clone();
-        pins.approve(&[("up/echo".to_owned(), digest)])
+        let version = pins.quarantined().expect("it can be read")["up/echo"].version();
+        pins.approve(&[("up/echo".to_owned(), version)])
             .expect_err("it is full")
             .to_string()
     })
@@ -644,7 +640,9 @@ async fn allowed_call_runs_once_even_after_a_rollback() {
             let queue = CallQueue::from_store(&store).expect("a queue");
             let waiting = queue.pending().expect("it is read");
             let id = waiting.keys().next().expect("it is quarantined").clone();
-            queue.decide(&id, true).expect("it is decided");
+            queue
+                .decide(&id, CallDecision::Allow(ApprovalScope::Call))
+                .expect("it is decided");
         })
     };
     allow().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use picktools_gateway::CallQueue;
+use picktools_gateway::{ApprovalScope, CallDecision, CallQueue};
 use picktools_state::StateStore;
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -223,7 +223,10 @@ async fn allowed_call_runs_once_at_several_gateways() {
             let waiting = queue.pending().expect("it is read");
             assert_eq!(waiting.len(), 1, "both gateways have the same call");
             queue
-                .decide(waiting.keys().next().expect("it is quarantined"), true)
+                .decide(
+                    waiting.keys().next().expect("it is quarantined"),
+                    CallDecision::Allow(ApprovalScope::Call),
+                )
                 .expect("it is decided");
         })
         .await;
@@ -238,7 +241,7 @@ async fn allowed_call_runs_once_at_several_gateways() {
         run_blocking(move || {
             let queue = CallQueue::from_store(&store).expect("a queue");
             for id in queue.pending().expect("it is read").keys() {
-                queue.decide(id, false).expect("it is decided");
+                queue.decide(id, CallDecision::Deny).expect("it is decided");
             }
         })
         .await;

@@ -6,6 +6,7 @@ mod calls;
 mod instructions;
 mod lists;
 mod overrides;
+mod remembered;
 mod tokens;
 
 use std::fs;
