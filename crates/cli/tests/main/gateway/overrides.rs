@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Place, code, eventually, said, text};
 use crate::cli::{picktools, stderr, stdout};
-use crate::gateway_http::Serving;
+use crate::gateway_http::{Serving, digest};
 
 /// Settings with overrides of the tools of the faulty server.
 fn settings(mode: &str, tools: &Value) -> Value {
@@ -91,6 +91,9 @@ fn hidden_tool_is_unknown_on_every_path() {
     }
     let mut settings = settings("auto", &tools);
     settings["http"] = json!({"calls": true});
+    settings["roles"] = json!({"operator": {"operator": true}});
+    settings["keys"] = json!([{"name": "ops", "sha256": digest("first"), "role": "operator"}]);
+    settings["anonymous"] = json!("default");
     let serving = Serving::with(&settings);
     let post = |path: &str, body: &Value| {
         let headers = [("Content-Type", "application/json")];
@@ -106,6 +109,9 @@ fn hidden_tool_is_unknown_on_every_path() {
         &json!({"name": "up/only_reads", "arguments": {}}),
     );
     assert!(called.contains("unknown"), "{called}");
+    let operator = [("Authorization", "Bearer first")];
+    let shown = serving.raw("GET", "/console/catalog?text=only_reads", &operator, "");
+    assert!(shown.body.contains("flag-hidden"), "{}", shown.body);
 }
 
 #[test]
