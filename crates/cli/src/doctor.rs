@@ -98,6 +98,8 @@ enum ServerState {
     Invalid,
     /// Its entry is switched off.
     Disabled,
+    /// It runs inside its client, and is no MCP server.
+    BuiltIn,
 }
 
 impl ServerState {
@@ -108,12 +110,18 @@ impl ServerState {
             Self::Down => "cannot be used",
             Self::Invalid => "invalid entry",
             Self::Disabled => "disabled",
+            Self::BuiltIn => "part of its client",
         }
     }
 
     /// Returns `true` if someone must act.
     fn is_problem(self) -> bool {
-        !matches!(self, Self::Ok | Self::Disabled)
+        self.is_used() && self != Self::Ok
+    }
+
+    /// Returns `true` if the entry is to give tools.
+    fn is_used(self) -> bool {
+        !matches!(self, Self::Disabled | Self::BuiltIn)
     }
 }
 
@@ -422,6 +430,9 @@ impl Checks<'_> {
         for name in &configuration.disabled {
             reports.push(ServerReport::new(name, ServerState::Disabled));
         }
+        for name in &configuration.built_in {
+            reports.push(ServerReport::new(name, ServerState::BuiltIn));
+        }
         for warning in &configuration.warnings {
             let of_server = |report: &&mut ServerReport| report.server == warning.server;
             if let Some(report) = reports.iter_mut().find(of_server) {
@@ -444,7 +455,7 @@ fn print_reports(reports: &[ConfigurationReport]) -> anyhow::Result<()> {
     }
     let (mut usable, mut servers, mut tools, mut tokens) = (0, 0, 0, 0);
     for server in reports.iter().flat_map(|report| &report.servers) {
-        if server.state == ServerState::Disabled {
+        if !server.state.is_used() {
             continue;
         }
         servers += 1;

@@ -164,6 +164,10 @@ impl LiveArgs {
         if !configuration.disabled.is_empty() {
             output::note(format!("disabled: {}", configuration.disabled.join(", ")));
         }
+        if !configuration.built_in.is_empty() {
+            let names = configuration.built_in.join(", ");
+            output::note(format!("part of their client, and left out: {names}"));
+        }
         let servers = &configuration.servers;
         let results = ask_each(servers, async |server: &Server| {
             self.server_tools(server).await

@@ -7,15 +7,15 @@ use anyhow::Context;
 use clap::Args;
 use picktools_import::mcp::{Configuration, Server, ServerTransport, ToolFilter};
 
-use crate::{heading, live, reading};
+use crate::{heading, init, live, output, reading};
 
 /// The MCP servers of a command.
 #[derive(Args)]
 pub(super) struct ServerArgs {
     /// Configuration file that lists MCP servers; may be repeated.
     ///
-    /// The formats of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Zed and Gemini
-    /// CLI are supported.
+    /// The formats of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Roo Code, Zed,
+    /// Gemini CLI, Copilot CLI, Codex, opencode and Goose are supported.
     #[arg(long, value_name = "FILE", help_heading = heading::CATALOG)]
     config: Vec<PathBuf>,
     /// URL of an MCP server that speaks streamable HTTP.
@@ -52,6 +52,7 @@ impl ServerArgs {
         for (_, file) in self.each_configuration()? {
             configuration.servers.extend(file.servers);
             configuration.disabled.extend(file.disabled);
+            configuration.built_in.extend(file.built_in);
             configuration.faults.extend(file.faults);
             configuration.warnings.extend(file.warnings);
         }
@@ -71,6 +72,7 @@ impl ServerArgs {
             let text = String::from_utf8(reading::read_input(path)?)
                 .with_context(|| format!("{}", path.display()))?;
             let mut file = live::configuration(path, &text)?;
+            leave_gateway_out(&mut file, path);
             let scope = scope(path);
             for server in &mut file.servers {
                 server.scope = Some(scope.clone());
@@ -146,6 +148,21 @@ impl ServerArgs {
             scope: Some(scope),
         }
     }
+}
+
+/// Removes the entry that starts the gateway of `init`, and says so. A gateway that starts itself
+/// would never end.
+fn leave_gateway_out(file: &mut Configuration, path: &Path) {
+    file.servers.retain(|server| {
+        let is_gateway = init::starts_gateway(server);
+        if is_gateway {
+            let (name, path) = (output::line(&server.name), output::line(path.display()));
+            output::note(format!(
+                "{name} in {path} starts the picktools gateway; it is left out"
+            ));
+        }
+        !is_gateway
+    });
 }
 
 /// Returns the name of a configuration file as a scope, whatever path leads to it.

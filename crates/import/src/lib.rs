@@ -2,10 +2,15 @@
 //!
 //! This crate only parses text. It starts no process and opens no connection.
 
+mod entry_format;
 pub mod mcp;
 mod members;
+mod notation;
 pub mod openapi;
+mod placeholders;
 mod tool_filter;
+mod transport;
+mod yaml;
 
 use std::sync::Arc;
 

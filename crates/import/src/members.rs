@@ -10,7 +10,7 @@ use picktools::schema::kind;
 use crate::mcp::{EntryProblem, problem};
 
 /// Members that are read.
-const READ: [&str; 20] = [
+const READ: [&str; 22] = [
     "command",
     "args",
     "env",
@@ -31,10 +31,12 @@ const READ: [&str; 20] = [
     "enabled",
     "timeout",
     "tool_timeout_sec",
+    "env_vars",
+    "env_http_headers",
 ];
 /// Members that change nothing here: texts for people, and settings of a client's own windows and
 /// questions.
-const HARMLESS: [&str; 27] = [
+const HARMLESS: [&str; 29] = [
     "$schema",
     "name",
     "title",
@@ -62,19 +64,20 @@ const HARMLESS: [&str; 27] = [
     "startup_timeout_ms",
     "supports_parallel_tool_calls",
     "defer_loading",
+    "alwaysLoad",
+    "deferTools",
 ];
 /// Members without which the client could not reach or would not trust the server, and which have
 /// no counterpart here.
-const UNSUPPORTED: [(&str, &str); 13] = [
+const UNSUPPORTED: [(&str, &str); 12] = [
     ("headersHelper", "a program that makes headers"),
     ("oauth", "a login in the browser"),
     ("oauth_resource", "a login in the browser"),
+    ("scopes", "a login in the browser"),
     ("auth", "a login"),
     ("authProviderType", "a login of a provider"),
     ("targetAudience", "a login of a provider"),
     ("targetServiceAccount", "a login of a provider"),
-    ("env_http_headers", "headers from the environment"),
-    ("env_vars", "a list of variables"),
     ("tcp", "a web socket"),
     ("sandbox", "a sandbox"),
     ("sandboxEnabled", "a sandbox"),

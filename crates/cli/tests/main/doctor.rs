@@ -167,6 +167,61 @@ fn quarantined_tools_are_listed_for_their_server_only() {
 }
 
 #[test]
+fn gateway_entry_of_a_clients_file_is_not_started() {
+    let machine = Machine::new();
+    machine.write_json(
+        "home/.cursor/mcp.json",
+        &json!({"mcpServers": {
+            "up": upstream(),
+            "picktools": {"command": "touch", "args": ["mcp", "--config", machine.path("x")]},
+        }}),
+    );
+    let file = machine.path("home/.cursor/mcp.json").display().to_string();
+    let (report, output) = machine.doctor(&["--config", &file]);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let servers = report["configurations"][0]["servers"].as_array();
+    assert_eq!(servers.map(Vec::len), Some(1), "{report}");
+    assert!(
+        stderr(&output).contains("starts the picktools gateway"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!machine.path("x").exists());
+}
+
+#[test]
+fn extensions_of_goose_are_checked_or_named_as_its_own() {
+    let machine = Machine::new();
+    let up = json!({"command": upstream()["command"], "args": upstream()["args"]});
+    machine.write(
+        "home/.config/goose/config.yaml",
+        format!(
+            "extensions:\n  developer: {{type: builtin, enabled: true, name: developer}}\n  up:\n    \
+             {{type: stdio, enabled: true, name: up, cmd: {}, args: {}}}\n",
+            up["command"], up["args"]
+        ),
+    );
+    let file = machine
+        .path("home/.config/goose/config.yaml")
+        .display()
+        .to_string();
+    let (report, output) = machine.doctor(&["--config", &file]);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let servers = &report["configurations"][0]["servers"];
+    assert_eq!(servers[0]["tools"], 25, "{report}");
+    assert_eq!(
+        (&servers[1]["server"], &servers[1]["state"]),
+        (&json!("developer"), &json!("built_in"))
+    );
+    let output = machine
+        .command(&["import", "mcp", "--config", &file])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("developer"), "{}", stderr(&output));
+}
+
+#[test]
 fn nothing_configured_is_said() {
     let machine = Machine::new();
     let output = machine.command(&["doctor"]).output().expect("it runs");

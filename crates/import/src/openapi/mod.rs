@@ -34,7 +34,6 @@ mod prose;
 mod reader;
 mod references;
 mod schemas;
-mod yaml;
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -49,6 +48,8 @@ use picktools::json;
 use picktools::json::Json;
 use picktools::schema::kind;
 use references::References;
+
+use crate::yaml;
 
 /// The longest description of an operation, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
@@ -180,7 +181,11 @@ pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
             message: json::message(&error),
         })?
     } else {
-        yaml::parse(text)?
+        yaml::parse(text).map_err(|fault| OpenApiError::Syntax {
+            line: fault.line,
+            column: fault.column,
+            message: fault.message.to_owned(),
+        })?
     };
     match repeated.into_iter().next() {
         Some(pointer) => Err(OpenApiError::Repeated { pointer }),

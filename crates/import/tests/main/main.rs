@@ -1,4 +1,5 @@
 //! Integration tests of the importers.
 
 mod openapi;
+mod client_formats;
 mod mcp_configurations;

@@ -2,7 +2,6 @@
 
 use serde_saphyr::Error;
 
-use super::error::OpenApiError;
 use picktools::json::Json;
 
 /// The largest number of values; the largest published document (47 MB as JSON) has 3 million.
@@ -14,7 +13,17 @@ const MAX_DEPTH: usize = 120;
 /// The largest number of values that aliases may repeat.
 const MAX_REPEATED_VALUES: usize = 200_000;
 
-pub(super) fn parse(text: &str) -> Result<Json, OpenApiError> {
+/// A place in a text that is not YAML.
+pub(crate) struct YamlFault {
+    /// The line, from 1; 0 if unknown.
+    pub(crate) line: usize,
+    /// The column, from 1; 0 if unknown.
+    pub(crate) column: usize,
+    /// The cause, without content of the text.
+    pub(crate) message: &'static str,
+}
+
+pub(crate) fn parse(text: &str) -> Result<Json, YamlFault> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2 * MAX_VALUES,
@@ -43,10 +52,10 @@ pub(super) fn parse(text: &str) -> Result<Json, OpenApiError> {
             Some(location) => (to_usize(location.line()), to_usize(location.column())),
             None => (0, 0),
         };
-        OpenApiError::Syntax {
+        YamlFault {
             line,
             column,
-            message: message(&error).to_owned(),
+            message: message(&error),
         }
     })
 }
