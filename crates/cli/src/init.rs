@@ -14,14 +14,21 @@ use picktools_import::mcp::{Server, ServerTransport};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::edit::{ClientSetup, ServerSummary, StayingServer};
+use self::edit::{ClientSetup, StayingServer};
 use self::files::ClientFile;
-use self::places::ClientConfig;
+use self::places::{ClientConfig, Notation};
+use self::summary::ServerSummary;
 use super::output;
 
+mod by_hand;
+mod document;
 mod edit;
 mod files;
+mod json_file;
 mod places;
+mod summary;
+mod toml_file;
+mod uninstall;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +38,9 @@ Examples:
 /// Put picktools in front of the MCP servers of your clients.
 ///
 /// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI, Copilot
-/// CLI, Cline and Roo Code. The changes to their files are shown, and made after a confirmation.
-/// Each file is backed up before it is changed. Then each server is tried. Run `init` again to move
+/// CLI, Cline, Roo Code, Codex and opencode. The changes to their files are shown, and made after a
+/// confirmation. The file of Goose is YAML and is not edited; the change is described. Each file is
+/// backed up before it is changed. Then each server is tried. Run `init` again to move
 /// servers that were added to a client's file since the last run.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -68,9 +76,6 @@ pub(super) struct InitCommand {
     json: bool,
 }
 
-/// The folders that picktools keeps in its cache folder.
-const CACHES: [&str; 3] = ["mcp", "models", "embeddings"];
-
 /// The state of a client's file, done or planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +93,8 @@ enum Status {
     Restored,
     /// The user declined.
     Declined,
+    /// The file is not edited, and the message says what to do.
+    ByHand,
     Failed,
 }
 
@@ -199,57 +206,6 @@ impl InitCommand {
                 ));
             }
         }
-    }
-
-    /// Removes the data of picktools on this machine, if all servers are back in their files.
-    /// Returns `false` if no one agreed.
-    fn remove_data(&self, reports: &[ClientReport]) -> anyhow::Result<bool> {
-        let is_done = |report: &ClientReport| {
-            matches!(
-                report.status,
-                Status::Restored | Status::NotBehind | Status::NoServers
-            )
-        };
-        anyhow::ensure!(
-            reports.iter().all(is_done),
-            "not all servers are back in their files, so nothing is removed"
-        );
-        let mut folders = Vec::new();
-        let data = crate::args::data_dir()?;
-        folders.push(data.join("gateway"));
-        if let Some(cache) = crate::args::default_cache_dir() {
-            folders.extend(CACHES.map(|name| cache.join(name)));
-        }
-        let upstreams = data.join("upstreams");
-        if !has_files(&upstreams) {
-            folders.push(upstreams);
-        } else if !self.json {
-            output::note(format!(
-                "{} stays: it has servers or backups that were not put back; remove it \
-                 yourself if you do not need them",
-                printable(&upstreams)
-            ));
-        }
-        folders.retain(|folder| folder.is_dir());
-        for folder in &folders {
-            if !self.json {
-                output::answer(format!("removes {}", printable(folder)))?;
-            }
-        }
-        if !folders.is_empty() && !self.yes && !self.confirm("Remove these folders? [y/N] ")? {
-            output::note("nothing was removed; pass --yes to remove without asking");
-            return Ok(false);
-        }
-        for folder in &folders {
-            std::fs::remove_dir_all(folder)
-                .with_context(|| format!("cannot remove {}", folder.display()))?;
-            // The folder above may be shared with other programs, so it is removed only if empty.
-            if let Some(parent) = folder.parent() {
-                let _not_empty = std::fs::remove_dir(parent);
-            }
-        }
-        output::note("to remove the program: cargo uninstall picktools-cli");
-        Ok(true)
     }
 
     /// Asks on the terminal. Without a terminal the answer is no.
@@ -384,6 +340,7 @@ impl InitCommand {
             Status::WouldRestore => "  would put the servers back".to_owned(),
             Status::Restored => format!("  restored; the file with the gateway is in {backup}"),
             Status::Declined => "  left unchanged".to_owned(),
+            Status::ByHand => format!("  {message}"),
         })
     }
 
@@ -441,15 +398,11 @@ impl InitCommand {
     fn try_servers(&self, places: &[ClientConfig], reports: &[ClientReport]) -> anyhow::Result<()> {
         let mut files = Vec::new();
         for place in places {
-            let is_written = |report: &&ClientReport| {
-                report.status == Status::Written && report.upstreams.is_some()
-            };
             let path = printable(&place.upstreams);
-            let written = reports.iter().filter(is_written);
-            if written
-                .into_iter()
-                .any(|report| report.upstreams_file == path)
-            {
+            let is_written = |report: &ClientReport| {
+                report.status == Status::Written && report.upstreams_file == path
+            };
+            if reports.iter().any(is_written) {
                 files.push(place.upstreams.clone());
             }
         }
@@ -526,16 +479,7 @@ pub(super) fn starts_gateway(server: &Server) -> bool {
         .iter()
         .map(String::as_str)
         .take(edit::ARGUMENTS.len());
-    let names = [edit::ENTRY, edit::PROJECT_ENTRY, edit::LOCAL_ENTRY];
-    names.contains(&server.name.as_str()) && start.eq(edit::ARGUMENTS)
-}
-
-/// Returns `true` if a folder has a file, at any depth.
-fn has_files(folder: &Path) -> bool {
-    walkdir::WalkDir::new(folder)
-        .into_iter()
-        .flatten()
-        .any(|entry| !entry.file_type().is_dir())
+    edit::ENTRIES.contains(&server.name.as_str()) && start.eq(edit::ARGUMENTS)
 }
 
 /// Plans the change of `init` to a file. Returns `None` if the file does not exist.
@@ -547,9 +491,11 @@ fn plan(
     let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
-    let moved = files::read_upstreams(place)?;
-    let moved = moved.as_deref();
-    let servers = match edit::find(&file.text, place, moved)? {
+    if place.client.notation == Notation::Yaml {
+        by_hand::plan(&file.text, place, program, report)?;
+        return Ok(Some(PlannedChange::Nothing));
+    }
+    let servers = match edit::find(&file.text, place, files::read_upstreams(place)?)? {
         ClientSetup::Empty => return Ok(Some(PlannedChange::Nothing)),
         ClientSetup::Gateway(staying) => {
             report.status = Status::Already;
@@ -558,21 +504,20 @@ fn plan(
         }
         ClientSetup::Servers(servers) => servers,
     };
-    let adds = servers.has_gateway;
     anyhow::ensure!(
-        !adds || moved.is_some(),
+        servers.gateway.is_none() || servers.moved.is_some(),
         "the file of the moved servers is missing: {}",
         place.upstreams.display()
     );
     let (command, path) = place.gateway_command(program)?;
-    let entry = edit::entry(place.client, command, &path);
-    let upstreams = servers.upstreams(&file.text, place.client, moved)?;
-    let edited = servers.replaced(&file.text, place, &entry);
+    let entry = servers.entry(place.client, command, &path);
+    let upstreams = servers.upstreams(place.client)?;
+    let edited = servers.replaced(&file.text, place, &entry)?;
     file.check_writable()?;
-    files::check_upstreams(place, &upstreams, moved.filter(|_| adds))?;
+    files::check_upstreams(place, &upstreams, servers.moved.as_deref())?;
     report.status = Status::WouldWrite;
     report.upstreams = Some(report.upstreams_file.clone());
-    report.entry = (!adds).then_some(entry);
+    report.entry = servers.gateway.is_none().then_some(entry);
     report.servers = servers.summaries;
     report.staying = servers.staying;
     report.warnings = servers.warnings;
@@ -581,7 +526,7 @@ fn plan(
         file,
         upstreams,
         edited,
-        moved: moved.filter(|_| adds).map(str::to_owned),
+        moved: servers.moved,
     }))
 }
 
@@ -593,6 +538,10 @@ fn plan_undo(
     let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
+    if place.client.notation == Notation::Yaml {
+        by_hand::plan_undo(&file.text, place, report)?;
+        return Ok(Some(PlannedChange::Nothing));
+    }
     if file.text.trim().is_empty() || !edit::has_gateway(&file.text, place)? {
         report.status = Status::NotBehind;
         return Ok(Some(PlannedChange::Nothing));

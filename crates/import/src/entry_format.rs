@@ -206,7 +206,7 @@ fn goose(entry: &Map<String, Value>) -> Map<String, Value> {
     // Their values are in Goose's keyring, or in the environment.
     let keys = converted.remove("env_keys").unwrap_or_default();
     for key in keys.as_array().into_iter().flatten() {
-        if let (Some(key), Some(variables)) = (key.as_str(), variables_of(&mut converted)) {
+        if let (Some(key), Some(variables)) = (key.as_str(), variables_mut(&mut converted)) {
             variables.insert(key.to_owned(), format!("${{{key}}}").into());
         }
     }
@@ -231,7 +231,7 @@ fn goose(entry: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Returns the variables of an entry; `None` if the member is not an object.
-fn variables_of(entry: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+fn variables_mut(entry: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     let variables = entry.entry("env").or_insert_with(|| json!({}));
     if variables.is_null() {
         *variables = json!({});

@@ -225,7 +225,7 @@ pub struct ConfigEnvironment<'a> {
 /// Returns `true` if a text looks like a configuration file of MCP servers.
 pub fn is_configuration(text: &str) -> bool {
     // Documents of other kinds may be large.
-    let has_servers = match Notation::of_text(text) {
+    let has_servers = match Notation::from_text(text) {
         Notation::Json => true,
         Notation::Toml => text.contains("mcp_servers"),
         Notation::Yaml => ["extensions", "mcpServers"]

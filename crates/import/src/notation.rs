@@ -20,7 +20,7 @@ pub(crate) enum Notation {
 
 impl Notation {
     /// Recognizes a notation by the first line with content.
-    pub(crate) fn of_text(text: &str) -> Self {
+    pub(crate) fn from_text(text: &str) -> Self {
         let lines = without_mark(text).lines().map(str::trim_start);
         let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let Some(line) = lines.next() else {
@@ -51,7 +51,7 @@ fn without_mark(text: &str) -> &str {
 
 /// Parses a text in the notation that its first line has.
 pub(crate) fn parse(text: &str) -> Result<Value, McpConfigError> {
-    match Notation::of_text(text) {
+    match Notation::from_text(text) {
         Notation::Json => parse_jsonc(without_mark(text)),
         Notation::Toml => parse_toml(without_mark(text)),
         Notation::Yaml => parse_yaml(without_mark(text)),
@@ -161,7 +161,7 @@ mod tests {
             ("# a = b\n---\n", Notation::Yaml),
             ("\"a\": 1", Notation::Yaml),
         ] {
-            assert_eq!(Notation::of_text(text), notation, "{text}");
+            assert_eq!(Notation::from_text(text), notation, "{text}");
         }
     }
 

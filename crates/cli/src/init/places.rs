@@ -8,8 +8,39 @@ use anyhow::Context;
 use picktools_state::keys::hex;
 use sha2::{Digest, Sha256};
 
-use super::edit::{ENTRY, LOCAL_ENTRY, PROJECT_ENTRY, PROJECTS, projects_with_servers};
+use serde_json::{Value, json};
+
+use super::edit::{ENTRY, LOCAL_ENTRY, PROJECT_ENTRY, SECOND_ENTRY, SECOND_PROJECT_ENTRY};
 use super::files::bounded_text;
+use super::json_file::{PROJECTS, projects_with_servers};
+
+/// The notation of a client's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notation {
+    /// JSON with comments.
+    Json,
+    Toml,
+    /// Read, but not edited.
+    Yaml,
+}
+
+/// The value of a member of the gateway's entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MemberValue {
+    Text(&'static str),
+    Texts(&'static [&'static str]),
+    True,
+}
+
+impl MemberValue {
+    pub(super) fn to_json(self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Texts(texts) => json!(texts),
+            Self::True => json!(true),
+        }
+    }
+}
 
 /// A program that is configured with MCP servers.
 #[derive(Debug)]
@@ -17,39 +48,70 @@ pub(super) struct McpClient {
     /// The value for `--client`.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
+    pub(super) notation: Notation,
     /// The member of its file that contains the servers.
     pub(super) member: &'static str,
-    /// A member that an entry needs in addition to the command.
-    pub(super) extra_member: Option<(&'static str, &'static str)>,
+    /// The member inside that one with the servers, in files of some versions.
+    pub(super) nested_member: Option<&'static str>,
+    /// The members that an entry has in addition to the command, such as those that keep the tools
+    /// of the gateway from being deferred.
+    pub(super) extra_members: &'static [(&'static str, MemberValue)],
+    /// `true` if the program and its arguments are one list.
+    pub(super) has_command_list: bool,
 }
 
 const CLAUDE_DESKTOP: McpClient = client("claude-desktop", "Claude Desktop");
-const CLAUDE_CODE: McpClient = client("claude-code", "Claude Code");
+const CLAUDE_CODE: McpClient = McpClient {
+    extra_members: &[("alwaysLoad", MemberValue::True)],
+    ..client("claude-code", "Claude Code")
+};
 const CURSOR: McpClient = client("cursor", "Cursor");
 const VS_CODE: McpClient = McpClient {
-    name: "vscode",
-    title: "VS Code",
     member: "servers",
-    extra_member: Some(("type", "stdio")),
+    extra_members: &[("type", MemberValue::Text("stdio"))],
+    ..client("vscode", "VS Code")
 };
 const WINDSURF: McpClient = client("windsurf", "Windsurf");
 const ZED: McpClient = McpClient {
-    name: "zed",
-    title: "Zed",
     member: "context_servers",
-    extra_member: Some(("source", "custom")),
+    extra_members: &[("source", MemberValue::Text("custom"))],
+    ..client("zed", "Zed")
 };
 pub(super) const GEMINI: McpClient = client("gemini", "Gemini CLI");
-const COPILOT: McpClient = client("copilot", "Copilot CLI");
+const COPILOT: McpClient = McpClient {
+    extra_members: &[
+        ("type", MemberValue::Text("local")),
+        ("tools", MemberValue::Texts(&["*"])),
+        ("deferTools", MemberValue::Text("never")),
+    ],
+    ..client("copilot", "Copilot CLI")
+};
 const CLINE: McpClient = client("cline", "Cline");
 const ROO: McpClient = client("roo", "Roo Code");
+pub(super) const CODEX: McpClient = McpClient {
+    notation: Notation::Toml,
+    member: "mcp_servers",
+    ..client("codex", "Codex")
+};
+const OPENCODE: McpClient = McpClient {
+    member: "mcp",
+    nested_member: Some("servers"),
+    extra_members: &[("type", MemberValue::Text("local"))],
+    has_command_list: true,
+    ..client("opencode", "opencode")
+};
+const GOOSE: McpClient = McpClient {
+    notation: Notation::Yaml,
+    member: "extensions",
+    ..client("goose", "Goose")
+};
 
 /// The files of extensions, below VS Code's folder for them.
 const CLINE_FILE: &str = "saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 const ROO_FILE: &str = "rooveterinaryinc.roo-cline/settings/mcp_settings.json";
 
 /// The values of `--client`.
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 13] = [
     CLAUDE_DESKTOP.name,
     CLAUDE_CODE.name,
     CURSOR.name,
@@ -60,15 +122,29 @@ pub(super) const NAMES: [&str; 10] = [
     COPILOT.name,
     CLINE.name,
     ROO.name,
+    CODEX.name,
+    OPENCODE.name,
+    GOOSE.name,
 ];
 
 const fn client(name: &'static str, title: &'static str) -> McpClient {
     McpClient {
         name,
         title,
+        notation: Notation::Json,
         member: "mcpServers",
-        extra_member: None,
+        nested_member: None,
+        extra_members: &[],
+        has_command_list: false,
     }
+}
+
+/// The place of the servers in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ServersPlace<'a> {
+    pub(super) client: &'static McpClient,
+    /// The members of the file that lead to the object with the servers' member.
+    pub(super) inside: &'a [String],
 }
 
 /// A configuration file that a client may have.
@@ -92,6 +168,13 @@ pub(super) struct ClientConfig {
 }
 
 impl ClientConfig {
+    pub(super) fn servers(&self) -> ServersPlace<'_> {
+        ServersPlace {
+            client: self.client,
+            inside: &self.inside,
+        }
+    }
+
     /// Returns the gateway's program and the path of its configuration, as the client's file names
     /// them. A project's file may be used on other machines, so it has no paths of this one.
     pub(super) fn gateway_command<'a>(
@@ -110,7 +193,8 @@ impl ClientConfig {
         let path = match self.client.name {
             "cursor" => format!("${{workspaceFolder}}/.cursor/{name}"),
             "vscode" => format!("${{workspaceFolder}}/.vscode/{name}"),
-            // The client starts programs in the folder of the file.
+            // The client starts programs in the folder of the file (opencode: in that of the
+            // project).
             _ => name.into_owned(),
         };
         Ok(("picktools", Cow::Owned(path)))
@@ -140,7 +224,7 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         entry: ENTRY,
         backups: None,
         roots: vec![home.clone(), config.clone()],
-        upstreams: upstreams.join(format!("{}.json", client.name)),
+        upstreams: upstreams.join(format!("{}.{}", client.name, extension(client))),
         record: upstreams.join(format!("{}.init.json", client.name)),
         scope: Scope::User,
     };
@@ -167,6 +251,12 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         config.join(zed_folder())
     };
     let extensions = config.join("Code/User/globalStorage");
+    let xdg = absolute_variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+    let codex = absolute_variable("CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
+    let goose = match cfg!(windows) {
+        true => config.join("Block/goose/config"),
+        false => xdg.join("goose"),
+    };
     let mut places = vec![
         user(
             &CLAUDE_DESKTOP,
@@ -184,7 +274,21 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         user(&COPILOT, home.join(".copilot/mcp-config.json")),
         user(&CLINE, extensions.join(CLINE_FILE)),
         user(&ROO, extensions.join(ROO_FILE)),
+        user(&CODEX, codex.join("config.toml")),
+        user(&OPENCODE, xdg.join("opencode/opencode.json")),
+        project(&OPENCODE, "", "opencode"),
+        user(&GOOSE, goose.join("config.yaml")),
     ];
+    for place in &mut places {
+        match place.client.name {
+            _ if place.scope == Scope::Project => {}
+            "codex" => place.roots.push(codex.clone()),
+            "opencode" | "goose" => place.roots.push(xdg.clone()),
+            _ => {}
+        }
+    }
+    let second: Vec<_> = places.iter().filter_map(second_place).collect();
+    places.extend(second);
     places.extend(local_places(&home.join(".claude.json"), &upstreams, &home));
     places.sort_by_key(|place| place.scope == Scope::Project);
     places
@@ -195,6 +299,47 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
         !(at_home && place.scope == Scope::Project && place.client.name == CURSOR.name)
     });
     Ok(places)
+}
+
+/// Returns the file `opencode.jsonc`, which opencode reads besides `opencode.json`.
+fn second_place(place: &ClientConfig) -> Option<ClientConfig> {
+    if place.client.name != OPENCODE.name {
+        return None;
+    }
+    let entry = match (place.file.exists(), place.scope) {
+        (false, _) => place.entry,
+        (true, Scope::User) => SECOND_ENTRY,
+        (true, Scope::Project) => SECOND_PROJECT_ENTRY,
+    };
+    let renamed = |path: &Path, from: &str, to: &str| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(name.replacen(from, to, 1))
+    };
+    Some(ClientConfig {
+        client: place.client,
+        file: place.file.with_extension("jsonc"),
+        inside: Vec::new(),
+        entry,
+        backups: place.backups.clone(),
+        roots: place.roots.clone(),
+        upstreams: renamed(&place.upstreams, "opencode", "opencode-jsonc"),
+        record: renamed(&place.record, ".init", "-jsonc.init"),
+        scope: place.scope,
+    })
+}
+
+const fn extension(client: &McpClient) -> &'static str {
+    match client.notation {
+        Notation::Json => "json",
+        Notation::Toml => "toml",
+        Notation::Yaml => "yaml",
+    }
+}
+
+/// Returns the path of an environment variable, if it is absolute.
+fn absolute_variable(name: &str) -> Option<PathBuf> {
+    let path = env::var_os(name).map(PathBuf::from);
+    path.filter(|path| path.is_absolute())
 }
 
 /// Returns the parts of Claude Code's file that hold for one project each. An unreadable file is
@@ -235,16 +380,11 @@ const fn zed_folder() -> &'static str {
 
 /// Returns the system's folder for configuration files.
 fn config_dir(home: &Path) -> PathBuf {
-    let variable = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
     if cfg!(windows) {
-        variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
+        absolute_variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
     } else if cfg!(target_os = "macos") {
         home.join("Library/Application Support")
     } else {
-        variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
+        absolute_variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
     }
 }

@@ -69,6 +69,13 @@ impl Machine {
     }
 }
 
+/// Returns the gateway's entry in the file of Claude Code.
+fn claude_entry(machine: &Machine, upstreams: &str) -> Value {
+    let mut entry = entry(machine, upstreams);
+    entry["alwaysLoad"] = json!(true);
+    entry
+}
+
 /// Returns the gateway's entry of a file that has it under `mcpServers`.
 fn entry(machine: &Machine, upstreams: &str) -> Value {
     json!({"command": env!("CARGO_BIN_EXE_picktools"), "args": ["mcp", "--config", machine.path(upstreams)]})
@@ -178,7 +185,7 @@ fn init_keeps_a_file_on_one_line() {
     let upstreams = "data/upstreams/claude-code.json";
     assert_eq!(
         parsed(&written),
-        json!({"a": 1, "mcpServers": {"picktools": entry(&machine, upstreams)}, "projects": {"p": {"mcpServers": {}}}})
+        json!({"a": 1, "mcpServers": {"picktools": claude_entry(&machine, upstreams)}, "projects": {"p": {"mcpServers": {}}}})
     );
     assert_eq!(
         machine.read(upstreams),
@@ -788,7 +795,8 @@ fn init_keeps_project_servers_in_the_project() {
     assert_eq!(
         claude["mcpServers"],
         json!({"picktools-project":
-            {"command": "picktools", "args": ["mcp", "--config", ".mcp.upstreams.json"]}})
+            {"alwaysLoad": true, "command": "picktools",
+             "args": ["mcp", "--config", ".mcp.upstreams.json"]}})
     );
     let code: Value = parsed(&machine.read("project/.vscode/mcp.json"));
     let path = "${workspaceFolder}/.vscode/mcp.upstreams.json";
@@ -858,6 +866,7 @@ fn init_finds_each_client_and_writes_its_format() {
         match client {
             "vscode" => expected["type"] = json!("stdio"),
             "zed" => expected["source"] = json!("custom"),
+            "claude-code" => expected["alwaysLoad"] = json!(true),
             _ => {}
         }
         assert_eq!(

@@ -58,6 +58,7 @@ mod audit;
 mod whole_path;
 // The configuration of clients by `init`.
 mod init;
+mod init_formats;
 // Running tools.
 mod running;
 // Language models as rerankers.
