@@ -1,6 +1,5 @@
 //! `picktools doctor`: the state of every configured MCP server, with the reasons and the remedies.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,23 +9,20 @@ use picktools::CatalogOptions;
 use picktools::catalog::{CatalogFile, Conflicts};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_check::{CheckReport, Severity};
-use picktools_gateway::{Pins, Settings};
+use picktools_gateway::{Pins, Settings, front};
 use picktools_import::mcp::{Configuration, McpConfigError, Server, ServerFault, ServerTransport};
 use picktools_mcp::{Limits, Listing};
 use picktools_provider::Tokenizer;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::init::{self, InstalledConfig};
 use crate::live;
+use crate::server_report::{
+    ConfigurationReport, REFUSED, ServerReport, ServerState, print_reports,
+};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output, reading};
-
-/// The most findings and quarantined tools that are shown per server.
-const MAX_SHOWN: usize = 5;
-/// The longest shown name and reason, in characters.
-const MAX_REASON_CHARS: usize = 300;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,114 +64,8 @@ pub(super) struct DoctorCommand {
     json: bool,
 }
 
-/// The report about one configuration.
-#[derive(Debug, Serialize)]
-struct ConfigurationReport {
-    /// The client, if the file is that of a known client.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client: Option<&'static str>,
-    /// The file, or `null` for servers of the command line.
-    file: Option<String>,
-    /// `true` if the gateway of `picktools init` uses the file.
-    behind_gateway: bool,
-    /// The reason why the file was not checked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    servers: Vec<ServerReport>,
-}
-
-/// The state of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum ServerState {
-    /// It lists its tools.
-    Ok,
-    /// Some of its tools are missing.
-    Incomplete,
-    /// It cannot be used.
-    Down,
-    /// Its entry cannot be used.
-    Invalid,
-    /// Its entry is switched off.
-    Disabled,
-    /// It runs inside its client, and is no MCP server.
-    BuiltIn,
-}
-
-impl ServerState {
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Incomplete => "incomplete",
-            Self::Down => "cannot be used",
-            Self::Invalid => "invalid entry",
-            Self::Disabled => "disabled",
-            Self::BuiltIn => "part of its client",
-        }
-    }
-
-    /// Returns `true` if someone must act.
-    fn is_problem(self) -> bool {
-        self.is_used() && self != Self::Ok
-    }
-
-    /// Returns `true` if the entry is to give tools.
-    fn is_used(self) -> bool {
-        !matches!(self, Self::Disabled | Self::BuiltIn)
-    }
-}
-
-/// The report about one server.
-#[derive(Debug, Serialize)]
-struct ServerReport {
-    server: String,
-    state: ServerState,
-    /// The reason, with the remedy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    /// The program, or the host of the URL.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-    tools: usize,
-    /// The tokens of the tools' definitions.
-    tokens: usize,
-    /// The time until the tools were listed, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ms: Option<u128>,
-    /// The quarantined tools, with the reasons.
-    quarantined: BTreeMap<String, String>,
-    /// `true` if a quarantined tool waits for a decision; others were refused.
-    #[serde(skip)]
-    is_waiting: bool,
-    /// The errors that `picktools check` finds.
-    findings: Vec<String>,
-    /// The members of the entry that have no effect.
-    warnings: Vec<String>,
-}
-
-impl ServerReport {
-    fn new(server: impl Into<String>, state: ServerState) -> Self {
-        Self {
-            server: server.into(),
-            state,
-            why: None,
-            at: None,
-            tools: 0,
-            tokens: 0,
-            ms: None,
-            quarantined: BTreeMap::new(),
-            is_waiting: false,
-            findings: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
-    fn needs_attention(&self) -> bool {
-        self.state.is_problem() || self.is_waiting
-    }
-}
-
-/// Checks the servers of these files, and prints the state of each.
+/// Checks the servers of these files that gateways read. Prints the state of each, and the tokens
+/// that the gateways save.
 pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
     let state = mcp::state_folder(None)?;
     let (pins, _) = mcp::approvals(None, &state)?;
@@ -191,7 +81,23 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
         report.servers = checks.run(&open_configuration(file)?)?;
         reports.push(report);
     }
-    print_reports(&reports)
+    print_reports(&reports)?;
+    let mut saved = 0;
+    for report in &reports {
+        let (mut sources, mut tools, mut tokens) = (Vec::new(), 0, 0);
+        for server in &report.servers {
+            if server.tools > 0 {
+                sources.push(server.server.clone());
+            }
+            tools += server.tools;
+            tokens += server.tokens;
+        }
+        saved += front::saved_tokens(&sources, tools, tokens);
+    }
+    output::answer(match saved {
+        0 => "the definitions are few, so the gateway passes all of them through".to_owned(),
+        _ => format!("the gateway saves {saved} of these tokens in each conversation"),
+    })
 }
 
 /// What servers are checked against.
@@ -246,78 +152,6 @@ impl DoctorCommand {
             return output::json(&json!({"version": 1, "configurations": reports}));
         }
         print_reports(reports)
-    }
-}
-
-impl ConfigurationReport {
-    fn new(file: Option<&Path>) -> Self {
-        Self {
-            client: None,
-            file: file.map(|file| output::line(file.display())),
-            behind_gateway: false,
-            problem: None,
-            servers: Vec::new(),
-        }
-    }
-
-    fn print(&self) -> anyhow::Result<()> {
-        let mut title = match (&self.file, self.client) {
-            (Some(file), Some(client)) => format!("{client}: {file}"),
-            (Some(file), None) => file.clone(),
-            (None, _) => "command line".to_owned(),
-        };
-        if self.behind_gateway {
-            title.push_str(" (servers of the gateway)");
-        }
-        output::answer(title)?;
-        if let Some(problem) = &self.problem {
-            return output::answer(format!("  {problem}"));
-        }
-        let name = |report: &ServerReport| marked(&report.server, MAX_NAME_CHARS).into_owned();
-        let width = self
-            .servers
-            .iter()
-            .map(|report| name(report).chars().count())
-            .max()
-            .unwrap_or_default();
-        for report in &self.servers {
-            let mut line = format!("  {:width$}  {}", name(report), report.state.describe());
-            if matches!(report.state, ServerState::Ok | ServerState::Incomplete) {
-                let (tools, tokens) = (report.tools, report.tokens);
-                line.push_str(&format!(": {tools} tools, {tokens} tokens"));
-            }
-            if let Some(why) = &report.why {
-                line.push_str(&format!(": {}", marked(why, MAX_REASON_CHARS)));
-            }
-            output::answer(line)?;
-            report.print_details()?;
-        }
-        Ok(())
-    }
-}
-
-impl ServerReport {
-    fn print_details(&self) -> anyhow::Result<()> {
-        let quarantined = self.quarantined.iter().map(|(tool, reason)| {
-            let tool = marked(tool, MAX_NAME_CHARS);
-            format!("    quarantined: {tool} ({reason}); decide with `picktools approve`")
-        });
-        let findings = self.findings.iter();
-        let findings = findings.map(|finding| format!("    check: {finding}"));
-        let warnings = self.warnings.iter();
-        let warnings = warnings.map(|warning| format!("    ignored: {warning}"));
-        for lines in [
-            quarantined.collect::<Vec<_>>(),
-            findings.collect(),
-            warnings.collect(),
-        ] {
-            for line in output::first(lines, MAX_SHOWN, output::IN_JSON) {
-                let is_count = line.starts_with('…');
-                let indent = if is_count { "    " } else { "" };
-                output::answer(format!("{indent}{line}"))?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -408,9 +242,8 @@ impl Checks<'_> {
             for (tool, definition) in pins.quarantined_of(server)? {
                 let mut reason = definition.reason.to_string();
                 if definition.denied {
-                    reason.push_str(", refused");
+                    reason.push_str(REFUSED);
                 }
-                report.is_waiting |= !definition.denied;
                 report.quarantined.insert(tool, reason);
             }
             reports.push(report);
@@ -442,31 +275,6 @@ impl Checks<'_> {
         }
         Ok(reports)
     }
-}
-
-/// Prints the state of each server, and a summary.
-fn print_reports(reports: &[ConfigurationReport]) -> anyhow::Result<()> {
-    if reports.is_empty() {
-        output::answer("no MCP servers found; pass --config FILE, --url URL or a command")?;
-        return Ok(());
-    }
-    for report in reports {
-        report.print()?;
-    }
-    let (mut usable, mut servers, mut tools, mut tokens) = (0, 0, 0, 0);
-    for server in reports.iter().flat_map(|report| &report.servers) {
-        if !server.state.is_used() {
-            continue;
-        }
-        servers += 1;
-        usable += usize::from(!server.state.is_problem());
-        tools += server.tools;
-        tokens += server.tokens;
-    }
-    output::answer(format!(
-        "{usable} of {servers} servers can be used: {tools} tools, {tokens} \
-         tokens of definitions"
-    ))
 }
 
 /// Adds the errors that `check` finds in the listed tools.

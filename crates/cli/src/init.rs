@@ -104,6 +104,8 @@ struct ClientReport {
     client: &'static str,
     #[serde(skip)]
     title: &'static str,
+    #[serde(skip)]
+    restart: &'static str,
     file: String,
     /// The project, if the report is about the part of the file for one project.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -410,9 +412,17 @@ impl InitCommand {
             output::answer("")?;
             crate::doctor::check_files(&files)?;
         }
+        output::answer("Restart the clients, because they read their files at the start:")?;
+        let mut titles = Vec::new();
+        for report in reports {
+            if report.status == Status::Written && !titles.contains(&report.title) {
+                titles.push(report.title);
+                output::answer(format!("  {}: {}", report.title, report.restart))?;
+            }
+        }
         output::answer(
-            "Restart the clients, because they read their files at the start. `picktools doctor` \
-             shows the state of the servers again, and `picktools init --undo` puts them back.",
+            "`picktools doctor` shows the state of the servers again, and `picktools init --undo` \
+             puts them back.",
         )
     }
 }
@@ -422,6 +432,7 @@ impl ClientReport {
         Self {
             client: place.client.name,
             title: place.client.title,
+            restart: place.client.restart,
             file: printable(&place.file),
             project: place.inside.last().map(output::line),
             upstreams_file: printable(&place.upstreams),

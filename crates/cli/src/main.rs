@@ -38,6 +38,7 @@ pub mod resolve;
 mod run;
 mod runners;
 mod running;
+mod server_report;
 mod servers;
 mod serve;
 mod signals;

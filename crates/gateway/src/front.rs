@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use picktools::names::Advertising;
 use picktools::options::TokenBudget;
 use picktools::{Pick, PickOptions, Query, Selection, Tool};
-use picktools_provider::{Provider, TranslateOptions, Translation, translate};
+use picktools_provider::{Provider, Tokenizer, TranslateOptions, Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::accounts::MergedTool;
@@ -35,10 +35,27 @@ const MAX_LISTED_TOOLS: usize = 4;
 /// The remedy for quarantined tools.
 const APPROVE: &str = "the user reviews and approves them with `picktools approve`";
 
+/// The default token limit up to which all tools are listed.
+pub(crate) const PASS_THROUGH_TOKENS: usize = 4_000;
+
+/// Returns the tokens that a client saves in the default mode, if the definitions of `tools` tools
+/// of these servers take `tokens`. Few definitions are passed through and save nothing.
+pub fn saved_tokens(sources: &[String], tools: usize, tokens: usize) -> usize {
+    if tokens <= PASS_THROUGH_TOKENS {
+        return 0;
+    }
+    let front = json!(definitions_of(tools, sources, "")).to_string();
+    tokens.saturating_sub(Tokenizer::O200k.count(&front))
+}
+
 /// Returns the definitions for a client with this view.
 pub(crate) fn definitions(view: &View, servers_down: &[ServerDown]) -> [Value; 3] {
-    let (tools, sources) = (view.tools.len(), &view.sources);
     let unavailable = unavailable(view, servers_down);
+    definitions_of(view.tools.len(), &view.sources, &unavailable)
+}
+
+/// Returns the definitions for this number of tools of these servers.
+fn definitions_of(tools: usize, sources: &[String], unavailable: &str) -> [Value; 3] {
     let mut server_names = sources
         .iter()
         .take(MAX_NAMED)

@@ -48,6 +48,8 @@ pub(super) struct McpClient {
     /// The value for `--client`.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
+    /// The way to let it read its file again.
+    pub(super) restart: &'static str,
     pub(super) notation: Notation,
     /// The member of its file that contains the servers.
     pub(super) member: &'static str,
@@ -60,19 +62,30 @@ pub(super) struct McpClient {
     pub(super) has_command_list: bool,
 }
 
-const CLAUDE_DESKTOP: McpClient = client("claude-desktop", "Claude Desktop");
+const CLAUDE_DESKTOP: McpClient = McpClient {
+    restart: "quit it completely and open it again",
+    ..client("claude-desktop", "Claude Desktop")
+};
 const CLAUDE_CODE: McpClient = McpClient {
     extra_members: &[("alwaysLoad", MemberValue::True)],
     ..client("claude-code", "Claude Code")
 };
-const CURSOR: McpClient = client("cursor", "Cursor");
+const CURSOR: McpClient = McpClient {
+    restart: "quit it and open it again",
+    ..client("cursor", "Cursor")
+};
 const VS_CODE: McpClient = McpClient {
+    restart: RELOAD_WINDOW,
     member: "servers",
     extra_members: &[("type", MemberValue::Text("stdio"))],
     ..client("vscode", "VS Code")
 };
-const WINDSURF: McpClient = client("windsurf", "Windsurf");
+const WINDSURF: McpClient = McpClient {
+    restart: "quit it and open it again",
+    ..client("windsurf", "Windsurf")
+};
 const ZED: McpClient = McpClient {
+    restart: "quit it and open it again",
     member: "context_servers",
     extra_members: &[("source", MemberValue::Text("custom"))],
     ..client("zed", "Zed")
@@ -86,8 +99,14 @@ const COPILOT: McpClient = McpClient {
     ],
     ..client("copilot", "Copilot CLI")
 };
-const CLINE: McpClient = client("cline", "Cline");
-const ROO: McpClient = client("roo", "Roo Code");
+const CLINE: McpClient = McpClient {
+    restart: RELOAD_WINDOW,
+    ..client("cline", "Cline")
+};
+const ROO: McpClient = McpClient {
+    restart: RELOAD_WINDOW,
+    ..client("roo", "Roo Code")
+};
 pub(super) const CODEX: McpClient = McpClient {
     notation: Notation::Toml,
     member: "mcp_servers",
@@ -106,6 +125,7 @@ const GOOSE: McpClient = McpClient {
     ..client("goose", "Goose")
 };
 
+const RELOAD_WINDOW: &str = "run `Developer: Reload Window` in VS Code";
 /// The files of extensions, below VS Code's folder for them.
 const CLINE_FILE: &str = "saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 const ROO_FILE: &str = "rooveterinaryinc.roo-cline/settings/mcp_settings.json";
@@ -131,6 +151,7 @@ const fn client(name: &'static str, title: &'static str) -> McpClient {
     McpClient {
         name,
         title,
+        restart: "start a new session",
         notation: Notation::Json,
         member: "mcpServers",
         nested_member: None,

@@ -68,7 +68,23 @@ fn state_of_each_server_is_reported_with_reason() {
         .output()
         .expect("it runs");
     let text = stdout(&text);
-    assert!(text.contains("good     ok: 25 tools, "), "{text}");
+    let row = |name: &str| {
+        let is_row = |line: &&str| line.split_whitespace().next() == Some(name);
+        let row = text.lines().find(is_row);
+        row.unwrap_or_else(|| panic!("{name}: {text}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(row("server"), "server tools tokens state findings");
+    let tokens = &good["tokens"];
+    assert_eq!(row("good"), format!("good 25 {tokens} ok"));
+    assert_eq!(row("missing"), "missing – – cannot be used");
+    assert!(row("odd").ends_with("1 ignored"), "{text}");
+    assert!(
+        text.contains("  failing: ") && text.contains("API key missing"),
+        "{text}"
+    );
     assert!(
         text.contains("1 of 7 servers can be used: 25 tools"),
         "{text}"

@@ -768,14 +768,25 @@ fn init_tries_the_servers_and_says_how_to_go_on() {
     let out = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{out}");
     for expected in [
-        "up   ok: 25 tools",
-        "bad  cannot be used: \"no-such\" cannot be started",
+        "bad: \"no-such\" cannot be started",
         "1 of 2 servers can be used",
+        "the gateway passes all of them through",
         "Restart the clients",
+        "  Claude Code: start a new session",
         "picktools init --undo",
     ] {
         assert!(out.contains(expected), "{expected}: {out}");
     }
+    let rows: Vec<Vec<&str>> = out
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert!(
+        rows.contains(&vec!["server", "tools", "tokens", "state", "findings"]),
+        "{out}"
+    );
+    let is_up = |row: &Vec<&str>| row.starts_with(&["up", "25"]) && row.ends_with(&["ok"]);
+    assert!(rows.iter().any(is_up), "{out}");
 }
 
 #[test]

@@ -89,6 +89,11 @@ fn every_state_of_a_newcomers_servers_is_reported() {
         let is_it = |line: &str| line.trim_start().starts_with(server) && line.contains(state);
         assert!(out.lines().any(is_it), "{server}: {out}");
     }
+    let saved = out.lines().find_map(|line| {
+        let rest = line.strip_prefix("the gateway saves ")?;
+        rest.split(' ').next()?.parse::<usize>().ok()
+    });
+    assert!(saved > Some(1_000), "{out}");
     let is_poison = |line: &str| line.contains("check:") && line.contains("poisoned/weather");
     assert!(out.lines().any(is_poison), "{out}");
 

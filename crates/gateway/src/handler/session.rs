@@ -28,8 +28,6 @@ use crate::upstream::Owner;
 
 /// The most tools that a dynamic list adds.
 const MAX_JOINED: usize = 64;
-/// The default token limit up to which all tools are listed.
-const PASS_THROUGH_TOKENS: usize = 4_000;
 
 /// The state of a connected client.
 pub(super) struct Session {
@@ -112,7 +110,7 @@ impl Handler {
             let max_tokens = snapshot
                 .settings
                 .pass_through_tokens
-                .unwrap_or(PASS_THROUGH_TOKENS);
+                .unwrap_or(front::PASS_THROUGH_TOKENS);
             let mode = match snapshot.settings.mode {
                 Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= max_tokens => {
                     Mode::PassThrough
