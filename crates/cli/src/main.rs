@@ -42,6 +42,7 @@ mod server_report;
 mod servers;
 mod serve;
 mod signals;
+mod status;
 mod store;
 mod store_args;
 #[cfg(feature = "otel")]
@@ -116,7 +117,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Quality", &["eval", "learn", "enrich"]),
     (
         "Operations",
-        &["doctor", "approve", "replay", "completions"],
+        &["doctor", "status", "approve", "replay", "completions"],
     ),
 ];
 
@@ -142,6 +143,7 @@ enum Command {
     Learn(learn::LearnCommand),
     Enrich(enrich::EnrichCommand),
     Doctor(doctor::DoctorCommand),
+    Status(status::StatusCommand),
     Approve(approve::ApproveCommand),
     Replay(replay::ReplayCommand),
     Completions(completions::CompletionsCommand),
@@ -154,6 +156,7 @@ impl Command {
         match self {
             Self::Init(command) => command.run(),
             Self::Doctor(command) => command.run(),
+            Self::Status(command) => command.run(),
             Self::Mcp(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Pick(command) => command.run().map(success),

@@ -256,6 +256,12 @@ impl Upstream {
         Some(reason)
     }
 
+    /// Returns the time since when it is unreachable, in seconds since 1970, or `None`.
+    pub fn down_since(&self) -> Option<u64> {
+        let (_, since) = lock(&self.health).down.clone()?;
+        Some(since)
+    }
+
     /// Returns what a model may know if it cannot be used.
     pub(crate) fn server_down(&self) -> Option<ServerDown> {
         let (reason, since) = lock(&self.health).down.clone()?;

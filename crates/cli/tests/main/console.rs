@@ -32,6 +32,7 @@ const DATA: [(&str, &str, &str); 11] = [
     ("POST", "/console/revoke", r#"{"id": "1"}"#),
     ("GET", "/console/live", ""),
     ("GET", "/console/servers", ""),
+    ("GET", "/console/status", ""),
 ];
 
 /// Starts a gateway with the keys `first` of an operator and `second` of another caller.

@@ -24,6 +24,8 @@ mod checking;
 mod machine;
 // The state of configured servers.
 mod doctor;
+// The state of the servers of a running gateway.
+mod status;
 // A newcomer's first hour, with servers in every state.
 mod newcomer;
 // Names and aliases.

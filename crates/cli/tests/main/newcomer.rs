@@ -67,6 +67,23 @@ fn configure(machine: &Machine, login: &str) {
     );
 }
 
+/// Asks a gateway for the state of its servers.
+fn status(machine: &Machine, serving: &Serving, key: &str) -> (Value, Option<i32>) {
+    let output = machine
+        .command_at_home(&["status", "--json", "--url", &serving.url()])
+        .env("PICKTOOLS_API_KEY", key)
+        .output()
+        .expect("it runs");
+    let report = serde_json::from_str(&stdout(&output)).unwrap_or_default();
+    (report, output.status.code())
+}
+
+fn server_named<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let servers = report["servers"].as_array().expect("a list");
+    let server = servers.iter().find(|server| server["server"] == name);
+    server.unwrap_or_else(|| panic!("{name}: {report}"))
+}
+
 #[test]
 fn every_state_of_a_newcomers_servers_is_reported() {
     // A gateway that wants a key stands for a server with a login.
@@ -166,6 +183,21 @@ fn every_state_of_a_newcomers_servers_is_reported() {
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.body
     };
+    crate::gateway::eventually("the console knows all servers", || {
+        let (report, code) = status(&machine, &serving, "first");
+        let servers = report["servers"].to_string();
+        let is_complete =
+            servers.matches("\"down\"").count() == 2 && !servers.contains("\"starting\"");
+        code == Some(1) && is_complete
+    });
+    let (report, _) = status(&machine, &serving, "first");
+    let poisoned = server_named(&report, "poisoned");
+    assert!(poisoned["quarantined"]["weather"].is_string(), "{report}");
+    assert_eq!(poisoned["tools"], 26, "{report}");
+    let dead = server_named(&report, "dead");
+    assert!(dead["why"].to_string().contains("cannot be started"));
+    assert!(dead["since"].as_u64() > Some(1_700_000_000), "{report}");
+    assert_eq!(server_named(&report, "time")["state"], "ok");
     crate::gateway::eventually("the console knows all servers", || {
         let servers = console("/console/servers");
         ["dead", "login", "cannot be started", "401"]

@@ -10,6 +10,7 @@ mod catalog;
 mod filters;
 mod live;
 mod servers;
+mod status;
 mod signals;
 mod waiting;
 
@@ -119,6 +120,7 @@ pub(crate) fn data_routes(hub: Arc<Hub>) -> Router {
         .route("/console/revoke", post(waiting::revoke))
         .route("/console/live", get(live::follow))
         .route("/console/servers", get(servers::list))
+        .route("/console/status", get(status::list))
         .layer(DefaultBodyLimit::max(MAX_BYTES))
         .with_state(hub)
 }

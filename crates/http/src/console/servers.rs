@@ -46,14 +46,30 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Co
     render(&ServersFragment { servers })
 }
 
+/// The state of an upstream.
+pub(super) enum UpstreamState {
+    Up,
+    /// It was not asked for its tools yet.
+    Starting,
+    /// It cannot be used, for this reason.
+    Down(String),
+}
+
+pub(super) fn upstream_state(hub: &Hub, upstream: &Upstream) -> UpstreamState {
+    let listing = hub.live_result(&upstream.server.name);
+    match (listing, upstream.down_reason()) {
+        (_, Some(reason)) | (Some(Err(reason)), None) => UpstreamState::Down(reason),
+        (Some(Ok(())), None) => UpstreamState::Up,
+        (None, None) => UpstreamState::Starting,
+    }
+}
+
 fn server_row(hub: &Hub, upstream: &Upstream) -> ServerRow {
     let (name, snapshot) = (&upstream.server.name, hub.snapshot());
-    let listing = hub.live_result(name);
-    let (state, down_reason) = match (listing, upstream.down_reason()) {
-        (_, Some(reason)) => ("down", Some(reason)),
-        (Some(Ok(())), None) => ("up", None),
-        (Some(Err(reason)), None) => ("down", Some(reason)),
-        (None, None) => ("starting", None),
+    let (state, down_reason) = match upstream_state(hub, upstream) {
+        UpstreamState::Up => ("up", None),
+        UpstreamState::Starting => ("starting", None),
+        UpstreamState::Down(reason) => ("down", Some(reason)),
     };
     let tools = snapshot
         .engine
@@ -95,7 +111,7 @@ fn server_row(hub: &Hub, upstream: &Upstream) -> ServerRow {
 /// Returns the program or host of a server.
 ///
 /// Arguments, headers and paths are omitted, because they may contain secrets.
-fn endpoint(server: &Server) -> String {
+pub(super) fn endpoint(server: &Server) -> String {
     match &server.transport {
         ServerTransport::Stdio { command, .. } => command
             .rsplit(['/', '\\'])
