@@ -80,7 +80,7 @@ async fn list_tools(configuration: &Configuration) -> Vec<CatalogFile> {
     let limits = Limits::default();
     let mut files = Vec::new();
     for server in &configuration.servers {
-        match picktools_mcp::list(server, &|name| std::env::var_os(name), &limits).await {
+        match picktools_mcp::list(server, &|name| std::env::var_os(name), &limits, None).await {
             Ok(listing) => {
                 if let Some(reason) = &listing.incomplete {
                     eprintln!("warning: {}: some tools are missing: {reason}", server.name);

@@ -205,9 +205,11 @@ impl Checks<'_> {
             limits,
         } = self;
         let servers = &configuration.servers;
+        let cache = live::cache();
         let answers = live::ask_each(servers, async |server: &Server| {
             let started = Instant::now();
-            let listing = picktools_mcp::list(server, &|name| std::env::var_os(name), limits).await;
+            let environment = |name: &str| std::env::var_os(name);
+            let listing = picktools_mcp::list(server, &environment, limits, cache.as_ref()).await;
             (listing, started.elapsed().as_millis())
         })?;
         let mut reports = Vec::new();

@@ -14,7 +14,7 @@ use picktools_mcp::{Limits, ListError, Listing, ToolListCache};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::interruption::interrupted;
+use crate::interruption::Signals;
 use crate::{heading, output};
 
 /// The age up to which cached tools are used without asking their server.
@@ -57,6 +57,12 @@ pub(super) struct ServerAnswers {
     pub(super) servers: Vec<Server>,
     /// Messages about servers or tools that are missing.
     pub(super) missing: Vec<String>,
+}
+
+/// Returns the cache of servers that all commands share; `None` if there is no folder for it.
+pub(super) fn cache() -> Option<ToolListCache> {
+    let folder = crate::args::default_cache_dir()?;
+    Some(ToolListCache::new(folder.join("mcp")))
 }
 
 /// Reads a file of variables that a configuration names.
@@ -105,6 +111,7 @@ pub(super) fn ask_each<T>(
         .enable_all()
         .build()?;
     let answers = runtime.block_on(async {
+        let mut signals = Signals::listen();
         let permits = Semaphore::new(MAX_CONCURRENT);
         let ask_one = |server| {
             let (permits, progress, ask) = (&permits, &progress, &ask);
@@ -119,7 +126,7 @@ pub(super) fn ask_each<T>(
         tokio::select! {
             answers = futures_util::future::join_all(servers.iter().map(ask_one)) => Some(answers),
             // Dropping the requests ends the programs that they started.
-            () = interrupted() => None,
+            _ = signals.next() => None,
         }
     });
     progress.finish_and_clear();
@@ -187,8 +194,7 @@ impl LiveArgs {
 
     /// Lists the tools of one server. Also returns a message if tools are missing.
     async fn server_tools(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
-        let cache =
-            crate::args::default_cache_dir().map(|folder| ToolListCache::new(folder.join("mcp")));
+        let cache = cache();
         let cached = cache.as_ref().and_then(|cache| cache.get(server));
         match cached {
             Some((listing, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
@@ -203,7 +209,9 @@ impl LiveArgs {
             }
             _ => {}
         }
-        match picktools_mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
+        let environment = |name: &str| std::env::var_os(name);
+        let limits = self.limits();
+        match picktools_mcp::list(server, &environment, &limits, cache.as_ref()).await {
             Ok(listing) if listing.incomplete.is_none() => {
                 if let Some(cache) = cache {
                     cache.put(server, &listing);

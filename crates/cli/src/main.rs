@@ -236,6 +236,14 @@ fn parse() -> Result<Cli, clap::Error> {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|first| first == picktools_mcp::SUPERVISE)
+    {
+        return picktools_mcp::supervise(arguments);
+    }
+    picktools_mcp::supervise_programs();
     if std::env::args_os().len() <= 1 {
         output::note_lines(OVERVIEW);
         return ExitCode::from(2);

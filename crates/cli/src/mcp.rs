@@ -14,8 +14,9 @@ use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Sett
 use picktools_import::mcp::Configuration;
 use picktools_state::{StateStore, StoreFault};
 use picktools_store::{RedisStore, SharedCatalog, StoreError};
+use tokio::sync::Notify;
 
-use crate::interruption::interrupted;
+use crate::interruption::{SignalRequest, Signals};
 use crate::reading::{self, ReadingArgs};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
@@ -316,8 +317,38 @@ impl GatewayArgs {
 }
 
 impl GatewayArgs {
+    /// Waits for the end of `serving`, and reloads the gateway after SIGHUP and changes of its files.
+    /// Returns `None` at a signal that ends the gateway.
+    pub(super) async fn run_until_stopped<F: Future + Unpin>(
+        &self,
+        servers: &ServerArgs,
+        gateway: &Gateway,
+        signals: &mut Signals,
+        serving: F,
+    ) -> Option<F::Output> {
+        let reload_request = Notify::new();
+        let stopped = async {
+            loop {
+                match signals.next().await {
+                    SignalRequest::Stop => return,
+                    SignalRequest::Reload => reload_request.notify_one(),
+                }
+            }
+        };
+        tokio::select! {
+            result = serving => Some(result),
+            () = stopped => {
+                output::note("ending: waiting for calls under way; a second signal ends them");
+                None
+            }
+            () = self.follow_files(servers, gateway, &reload_request) => None,
+        }
+    }
+
     /// Follows the files of a gateway, and reloads it after a change.
-    pub(super) async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway) {
+    ///
+    /// Also reloads it at each `reload_request`.
+    async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway, reload_request: &Notify) {
         let mut files = Vec::new();
         for path in servers.files().iter().chain(&self.settings) {
             if path.is_file() {
@@ -329,8 +360,11 @@ impl GatewayArgs {
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
         let (mut last, mut last_published) = (read_state(), follow_store());
         for check in 1_usize.. {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let is_file_check = check.is_multiple_of(CHECKS_PER_FILE_CHECK);
+            let is_requested = tokio::select! {
+                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = reload_request.notified() => true,
+            };
+            let is_file_check = is_requested || check.is_multiple_of(CHECKS_PER_FILE_CHECK);
             let published = if is_file_check || self.store_answers() {
                 follow_store()
             } else {
@@ -341,7 +375,7 @@ impl GatewayArgs {
             } else {
                 last.clone()
             };
-            if current == last && published == last_published {
+            if !is_requested && current == last && published == last_published {
                 continue;
             }
             match self.reload(servers, gateway) {
@@ -446,14 +480,29 @@ impl McpCommand {
         let options = self.gateway.options(&self.servers, Share::All)?;
         let runtime = crate::gateway_runtime()?;
         let result = runtime.block_on(async {
+            let mut signals = Signals::listen();
             let gateway = Gateway::open(options)?;
-            let result = tokio::select! {
-                result = gateway.serve_stdio() => result,
-                () = interrupted() => Ok(()),
-                () = self.gateway.follow_files(&self.servers, &gateway) => Ok(()),
+            let mut serving = gateway.serve_stdio();
+            let result = self
+                .gateway
+                .run_until_stopped(&self.servers, &gateway, &mut signals, &mut serving)
+                .await;
+            let end = async {
+                if result.is_none() {
+                    tokio::select! {
+                        _ = &mut serving => {}
+                        () = gateway.drain() => {}
+                    }
+                }
+                drop(serving);
+                gateway.end().await;
             };
-            gateway.end().await;
-            result
+            tokio::select! {
+                () = end => {}
+                // Its servers end with the gateway.
+                () = signals.stopped() => {}
+            }
+            result.unwrap_or(Ok(()))
         });
         // A pending read of standard input must not delay the exit.
         runtime.shutdown_background();

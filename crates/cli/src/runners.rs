@@ -12,6 +12,7 @@ use picktools_mcp::Limits;
 use picktools_runtime::{HttpClient, HttpOptions, HttpTool, RunnableTool};
 use picktools_runtime::{McpServer, McpTool};
 
+use super::live;
 use super::reading::ReadingArgs;
 
 /// The variable that lists hosts with addresses of this machine or of private networks; `*` allows
@@ -83,9 +84,12 @@ fn server_runners(
         let sent_catalog = options.read_files(&[file]).with_context(|| {
             format!("cannot read the tools of the MCP server {:?}", server.name)
         })?;
-        let server = McpServer::new(server)
+        let mut server = McpServer::new(server)
             .environment(|name| std::env::var_os(name))
             .limits(limits);
+        if let Some(cache) = live::cache() {
+            server = server.cache(cache);
+        }
         let server = Arc::new(server);
         for tool in sent_catalog.tools() {
             if catalog

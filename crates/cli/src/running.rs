@@ -26,7 +26,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::asking::AccessArgs;
-use super::interruption::interrupted;
+use super::interruption::Signals;
 use super::numbers::integer;
 use super::reading::{ReadingArgs, open_aliases};
 use super::runners::runners;
@@ -102,12 +102,13 @@ impl RunningArgs {
             .build()
             .context("cannot start the asynchronous runtime")?;
         let executed = runtime.block_on(async {
+            let mut signals = Signals::listen();
             let mut events = manager.events().subscribe(Topic::All);
             let mut work = pin!(async {
                 let mut work = pin!(manager.execute_all(calls));
                 tokio::select! {
                     executed = &mut work => executed,
-                    () = interrupted() => {
+                    _ = signals.next() => {
                         manager.cancel_all();
                         timeout(ENDING, work).await.unwrap_or_default()
                     }

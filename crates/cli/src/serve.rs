@@ -12,7 +12,7 @@ use picktools_http::{HttpServerOptions, TlsFiles, serve};
 use picktools_state::keys::new_key;
 use serde_json::json;
 
-use crate::interruption::interrupted;
+use crate::interruption::Signals;
 use crate::mcp::{CatalogFiles, GatewayArgs, Providers};
 use crate::reading::ReadingArgs;
 use crate::servers::ServerArgs;
@@ -144,22 +144,36 @@ impl ServeCommand {
         let scheme = if http.tls.is_some() { "https" } else { "http" };
         let proxy = options.settings.proxy.clone();
         let runtime = crate::gateway_runtime()?;
-        runtime.block_on(async {
+        let result = runtime.block_on(async {
+            let mut signals = Signals::listen();
             let gateway = Gateway::open(options)?;
-            let result = async {
-                let mut server = serve(&gateway, &http).await?;
-                let address = format!("{scheme}://{}", server.address());
-                announce(&address, &proxy, console_key.as_deref());
-                tokio::select! {
-                    stopped = server.wait() => stopped,
-                    () = interrupted() => Ok(()),
-                    () = gateway_args.follow_files(&self.servers, &gateway) => Ok(()),
+            let mut server = match serve(&gateway, &http).await {
+                Ok(server) => server,
+                Err(error) => {
+                    gateway.end().await;
+                    return Err(error);
                 }
             };
-            let result = result.await;
-            gateway.end().await;
-            result
-        })?;
+            let address = format!("{scheme}://{}", server.address());
+            announce(&address, &proxy, console_key.as_deref());
+            let result = gateway_args
+                .run_until_stopped(&self.servers, &gateway, &mut signals, server.wait())
+                .await;
+            let end = async {
+                if result.is_none() {
+                    server.drain(gateway.hub().settings().drain_time()).await;
+                }
+                gateway.end().await;
+            };
+            tokio::select! {
+                () = end => {}
+                // Its servers end with the gateway.
+                () = signals.stopped() => {}
+            }
+            result.unwrap_or(Ok(()))
+        });
+        runtime.shutdown_background();
+        result?;
         Ok(ExitCode::SUCCESS)
     }
 }

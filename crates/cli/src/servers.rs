@@ -121,6 +121,7 @@ impl ServerArgs {
                 arguments: arguments.to_vec(),
                 variables: BTreeMap::new(),
                 folder: None,
+                inherit: Vec::new(),
             };
             configuration
                 .servers

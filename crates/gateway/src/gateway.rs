@@ -20,9 +20,10 @@ use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::rebuild::{NoticeLog, rebuild_snapshots};
+use crate::active_requests::ActiveRequests;
 use crate::api_keys::ApiKeys;
 use crate::calls::Caller;
 use crate::circuits;
@@ -43,8 +44,10 @@ use crate::remembered::SessionApprovals;
 use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share, UpstreamRules};
 use crate::snapshot::Snapshot;
-use crate::upstream::{Environment, Owner, Upstream, UpstreamListing};
+use crate::upstream::{Environment, Owner, Upstream, UpstreamContext, UpstreamListing};
 
+/// The time in which the last answers are written.
+const FLUSH_TIME: Duration = Duration::from_millis(100);
 /// The time that upstreams have to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -60,7 +63,7 @@ pub struct GatewayOptions {
     /// The environment from which started programs inherit some variables.
     pub environment: Arc<Environment>,
     /// The folder in which the tools of servers are cached, so that lists are complete before the
-    /// servers are up.
+    /// servers are up. It also remembers which handshake worked with a server.
     pub tool_cache: Option<PathBuf>,
     /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
@@ -116,7 +119,8 @@ fn plan_upstreams(
 ) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
     let mut planned = BTreeMap::new();
     let mut left_out = BTreeSet::new();
-    for server in servers {
+    for mut server in servers {
+        settings.add_inherited(&mut server);
         let name = server.name.clone();
         let refuse = |reason: &str| GatewayError::Server {
             name: name.clone(),
@@ -230,6 +234,7 @@ impl Gateway {
             snapshot: watch::Sender::new(Arc::new(first_snapshot)),
             complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
+            active: ActiveRequests::default(),
             elicitations: PendingElicitations::default(),
             session_approvals: SessionApprovals::default(),
             large_results: LargeResults::default(),
@@ -339,14 +344,15 @@ impl Gateway {
             let upstream = Upstream::new(
                 server,
                 rules,
-                Arc::clone(&self.hub.environment),
-                abilities,
-                Arc::clone(&self.hub.meter),
+                UpstreamContext {
+                    environment: Arc::clone(&self.hub.environment),
+                    tool_cache: self.tool_cache.clone(),
+                    abilities,
+                    meter: Arc::clone(&self.hub.meter),
+                },
             );
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
-            let task = tokio::spawn(
-                Arc::clone(&upstream).follow(self.tool_cache.clone(), self.listings_sender.clone()),
-            );
+            let task = tokio::spawn(Arc::clone(&upstream).follow(self.listings_sender.clone()));
             if let Some(previous) = following.insert(name.clone(), task) {
                 previous.abort();
             }
@@ -403,8 +409,21 @@ impl Gateway {
         lock(&self.frontends).push(frontend);
     }
 
+    /// Accepts no more calls of the client at standard input, and finishes those under way, within
+    /// the time of the settings.
+    pub fn drain(&self) -> BoxFuture<'_, ()> {
+        let drain = async move {
+            self.hub.active.close();
+            let time = self.hub.settings().drain_time();
+            drop(timeout(time, self.hub.active.finished()).await);
+            // The answers are on their way to the client.
+            sleep(FLUSH_TIME).await;
+        };
+        drain.boxed()
+    }
+
     /// Stops all upstreams gracefully, and flushes the audit log.
-    pub fn end(self) -> BoxFuture<'static, ()> {
+    pub fn end(&self) -> BoxFuture<'_, ()> {
         let end = async move {
             self.stop();
             let upstreams = self.hub.upstreams();

@@ -444,6 +444,12 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<CallToolResponse, ErrorData>> {
         let answer = async move {
+            // Over HTTP the request is counted already.
+            let is_over_http = context.extensions.get::<http::request::Parts>().is_some();
+            let active = self.gateway.active.begin();
+            if active.is_none() && !is_over_http {
+                return Ok(Refusal::ending().result().into());
+            }
             let name = tolerance::without_prefix(&request.name).to_owned();
             let input_answers = InputAnswers {
                 answers: request.input_responses.unwrap_or_default(),

@@ -11,6 +11,7 @@ use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::active_requests::ActiveRequests;
 use crate::elicitations::PendingElicitations;
 use crate::journal::Journal;
 use crate::large_results::LargeResults;
@@ -38,6 +39,8 @@ pub struct Hub {
     /// The upstreams that were asked for their tools since the start: the answer is in the
     /// snapshot, or the reason why not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
+    /// The requests under way, which the gateway finishes before it ends.
+    pub active: ActiveRequests,
     pub(crate) elicitations: PendingElicitations,
     pub(crate) session_approvals: SessionApprovals,
     pub(crate) large_results: LargeResults,

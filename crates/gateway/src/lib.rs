@@ -21,6 +21,7 @@ pub mod api_keys;
 pub mod sessions;
 mod pins;
 mod changes;
+pub mod active_requests;
 mod listener;
 pub mod upstream;
 mod tolerance;

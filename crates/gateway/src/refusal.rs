@@ -94,6 +94,14 @@ impl Refusal {
         }
     }
 
+    /// Creates the refusal of a call that arrives while the gateway ends.
+    pub(crate) fn ending() -> Self {
+        Self::new(
+            Code::Busy,
+            "the gateway is ending, so the call did not run; call again once it runs again",
+        )
+    }
+
     pub(crate) fn unknown(name: &str) -> Self {
         Self::new(
             Code::UnknownTool,

@@ -15,7 +15,7 @@ use picktools::catalog::OperatorAliases;
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
-use picktools_import::mcp::Server;
+use picktools_import::mcp::{Server, ServerTransport, inherited_name_fault};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -66,6 +66,9 @@ pub struct Settings {
     pub roles: BTreeMap<String, Role>,
     /// Limits of results.
     pub results: ResultSettings,
+    /// The number of seconds in which requests under way may finish when the gateway ends; 10 by
+    /// default.
+    pub drain_s: Option<u64>,
     /// The API keys of callers over HTTP.
     pub keys: Vec<Key>,
     /// The role of callers without a key, from this machine only. If there are keys and this is
@@ -175,6 +178,8 @@ pub struct UpstreamSettings {
     pub new_tools: Option<NewTools>,
     /// The scan of results for instructions.
     pub scan_results: Option<Scan>,
+    /// The names of the gateway's environment variables that its program also inherits.
+    pub inherit: Vec<String>,
     /// The overrides of its tools.
     pub tools: ToolOverrides,
 }
@@ -399,6 +404,13 @@ impl Settings {
             {
                 return refuse("`parallel`, `call_s`, `start_s` and `idle_s` must be at least 1");
             }
+            if let Some(fault) = upstream
+                .inherit
+                .iter()
+                .find_map(|name| inherited_name_fault(name))
+            {
+                return refuse(&format!("`inherit`: {fault}"));
+            }
         }
         self.check_overrides().map_err(SettingsError)?;
         let mut names = std::collections::BTreeSet::new();
@@ -457,6 +469,26 @@ impl Settings {
             rules.call_s = (time + Duration::from_millis(999)).as_secs();
         }
         rules
+    }
+
+    /// Returns the time in which requests under way may finish when the gateway ends.
+    pub fn drain_time(&self) -> Duration {
+        Duration::from_secs(self.drain_s.unwrap_or(10))
+    }
+
+    /// Adds the variables that the settings let a server's program inherit.
+    pub(crate) fn add_inherited(&self, server: &mut Server) {
+        let ServerTransport::Stdio { inherit, .. } = &mut server.transport else {
+            return;
+        };
+        let settings = [server.name.as_str(), ALL].map(|name| self.upstreams.get(name));
+        // As for the other settings, those of the server replace the ones of all servers.
+        let names = settings
+            .into_iter()
+            .flatten()
+            .map(|settings| &settings.inherit)
+            .find(|names| !names.is_empty());
+        inherit.extend(names.into_iter().flatten().cloned());
     }
 
     /// Returns the complete settings of an upstream.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
 use picktools_import::mcp::{Server, ServerTransport};
-use picktools_mcp::{Connection, Handshake, Limits, Listing, ToolListCache};
+use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, Listing, ToolListCache};
 use picktools_state::keys::now;
 use picktools_state::lock;
 use rmcp::ServiceError;
@@ -121,6 +121,15 @@ impl ServerDown {
     }
 }
 
+/// The parts of the gateway that an upstream uses.
+pub(crate) struct UpstreamContext {
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) tool_cache: Option<ToolListCache>,
+    /// The kinds of questions of the upstream that the only client can answer.
+    pub(crate) abilities: ClientAbilities,
+    pub(crate) meter: Arc<dyn Meter>,
+}
+
 /// A server behind the gateway.
 pub struct Upstream {
     /// The server's configuration.
@@ -128,6 +137,7 @@ pub struct Upstream {
     /// The settings of the server.
     pub rules: UpstreamRules,
     environment: Arc<Environment>,
+    tool_cache: Option<ToolListCache>,
     meter: Arc<dyn Meter>,
     permits: Arc<Semaphore>,
     health: Mutex<UpstreamHealth>,
@@ -216,16 +226,17 @@ impl Drop for Lease {
 }
 
 impl Upstream {
-    pub(crate) fn new(
-        server: Server,
-        rules: UpstreamRules,
-        environment: Arc<Environment>,
-        abilities: ClientAbilities,
-        meter: Arc<dyn Meter>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(server: Server, rules: UpstreamRules, context: UpstreamContext) -> Arc<Self> {
+        let UpstreamContext {
+            environment,
+            tool_cache,
+            abilities,
+            meter,
+        } = context;
         Arc::new(Self {
             server,
             environment,
+            tool_cache,
             meter,
             permits: Arc::new(Semaphore::new(rules.parallel)),
             health: Mutex::default(),
@@ -427,17 +438,14 @@ impl Upstream {
         }
         self.check_circuit()?;
         let deadline = deadline.min(Instant::now() + self.limits().time);
-        let (environment, limits, listener) =
-            (&*self.environment, self.limits(), slot.listener.clone());
-        let result = Connection::open(
-            &self.server,
-            environment,
+        let options = ConnectOptions {
+            environment: &*self.environment,
             deadline,
-            &limits,
-            slot.handshake,
-            listener,
-        )
-        .await;
+            limits: &self.limits(),
+            handshake: slot.handshake,
+            cache: self.tool_cache.as_ref(),
+        };
+        let result = Connection::open(&self.server, &options, slot.listener.clone()).await;
         match result {
             Ok(connection) => {
                 self.set_down(None);
@@ -549,18 +557,14 @@ impl Upstream {
     }
 
     /// Keeps the upstream running, and reports its tools whenever they may have changed.
-    pub(crate) async fn follow(
-        self: Arc<Self>,
-        tool_cache: Option<ToolListCache>,
-        sender: mpsc::Sender<UpstreamListing>,
-    ) {
+    pub(crate) async fn follow(self: Arc<Self>, sender: mpsc::Sender<UpstreamListing>) {
         let to_listing = |listing, is_live| UpstreamListing {
             upstream: self.server.name.clone(),
             listing,
             is_live,
         };
         let mut last_listing: Option<Listing> = None;
-        if let Some(tool_cache) = &tool_cache
+        if let Some(tool_cache) = &self.tool_cache
             && let Some((listing, _)) = tool_cache.get(&self.server)
         {
             if sender
@@ -591,7 +595,8 @@ impl Upstream {
                             Ok(listing) => {
                                 backoff = FIRST_BACKOFF;
                                 self.set_down(None);
-                                if let (Some(tool_cache), None) = (&tool_cache, &listing.incomplete)
+                                if let (Some(tool_cache), None) =
+                                    (&self.tool_cache, &listing.incomplete)
                                 {
                                     tool_cache.put(&self.server, &listing);
                                 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http_body::{Frame, SizeHint};
+use picktools_gateway::active_requests::ActiveRequest;
 use picktools_gateway::api_keys::{HttpRefusal, RequestPermit};
 
 /// A response body that holds a request permit.
@@ -27,6 +28,44 @@ impl PermitBody {
 }
 
 impl http_body::Body for PermitBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response body that counts as a request under way until it ends.
+pub(crate) struct ActiveBody {
+    body: Body,
+    _active: ActiveRequest,
+}
+
+impl ActiveBody {
+    /// Makes a response count until its body has ended.
+    pub(crate) fn wrap(response: Response, active: ActiveRequest) -> Response {
+        response.map(|body| {
+            Body::new(Self {
+                body,
+                _active: active,
+            })
+        })
+    }
+}
+
+impl http_body::Body for ActiveBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -22,6 +22,7 @@ use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use picktools_gateway::active_requests::ActiveRequests;
 use picktools_gateway::api_keys::{
     ApiKey, ApiKeys, HttpRefusal, RequestIdentity, RequestLimiter, RequestPermit, bearer_token,
 };
@@ -37,7 +38,7 @@ use picktools_state::{StateStore, lock};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionManager, SessionStore};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tracing::Instrument;
 use tracing::field::Empty;
@@ -45,7 +46,7 @@ use tracing::field::Empty;
 use crate::api::Api;
 use crate::console;
 use crate::mcp_requests;
-use crate::permit_body::{PermitBody, refuse};
+use crate::permit_body::{ActiveBody, PermitBody, refuse};
 use crate::problem::Problem;
 
 /// The path of the MCP endpoint.
@@ -68,7 +69,7 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_PARSED_HEADERS: usize = 1_000;
 /// The time in which a client has to send the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time that requests in progress get to finish at shutdown.
+/// The time in which connections end after their last response.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The options of the HTTP server.
@@ -282,6 +283,14 @@ impl HttpFrontend {
         }
     }
 
+    /// Ends all sessions of this gateway. Shared sessions can continue at another gateway.
+    async fn end_sessions(&self) {
+        let sessions: Vec<_> = self.manager.sessions.read().await.keys().cloned().collect();
+        for session in sessions {
+            drop(self.manager.close_session(&session).await);
+        }
+    }
+
     /// Ends sessions that were never used, and removes the records of ended sessions.
     async fn remove_ended_sessions(&self) {
         let is_unused = |session_use: &SessionUse| {
@@ -487,6 +496,24 @@ async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
     response
 }
 
+/// Counts a request as under way until its response has ended, and refuses it if the gateway is
+/// ending. Event streams of `GET` do not count, because they have no end.
+async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+    if request.method() == Method::GET {
+        return next.run(request).await;
+    }
+    let Some(active) = hub.active.begin() else {
+        let message = "the gateway is ending; send the request to another gateway, or again later";
+        let mut response =
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        return response;
+    };
+    ActiveBody::wrap(next.run(request).await, active)
+}
+
 /// Answers a request to an unknown path.
 async fn not_found() -> Problem {
     Problem::new(
@@ -586,6 +613,7 @@ pub struct HttpServer {
     frontend: Arc<HttpFrontend>,
     address: SocketAddr,
     handle: Handle<SocketAddr>,
+    active: ActiveRequests,
     server_task: tokio::task::JoinHandle<std::io::Result<()>>,
     cleanup_task: tokio::task::JoinHandle<()>,
 }
@@ -610,6 +638,22 @@ impl HttpServer {
             }
         };
         wait.boxed()
+    }
+
+    /// Accepts no more connections and requests, finishes the requests under way within a time, and
+    /// then ends the sessions.
+    pub fn drain(&mut self, time: Duration) -> BoxFuture<'_, ()> {
+        let drain = async move {
+            self.active.close();
+            self.handle.graceful_shutdown(Some(time + SHUTDOWN_TIMEOUT));
+            drop(timeout(time, self.active.finished()).await);
+            // Their event streams would keep connections open.
+            self.frontend.end_sessions().await;
+            if !self.server_task.is_finished() {
+                drop(timeout(SHUTDOWN_TIMEOUT, &mut self.server_task).await);
+            }
+        };
+        drain.boxed()
     }
 }
 
@@ -686,6 +730,7 @@ async fn start_server(
         frontend,
         address,
         handle,
+        active: hub.active.clone(),
         server_task,
         cleanup_task,
     })
@@ -828,7 +873,11 @@ fn router(
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(cors(Arc::clone(frontend)))
-        .layer(middleware::from_fn_with_state(Arc::clone(hub), measure));
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), measure))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(hub),
+            count_active,
+        ));
     Ok(app)
 }
 

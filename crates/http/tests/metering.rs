@@ -10,7 +10,7 @@ use picktools_gateway::settings::Share;
 use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
 use picktools_http::{HttpServerOptions, serve};
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
-use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
+use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, ToolChanges};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
@@ -23,6 +23,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
         arguments: vec![script.display().to_string()],
         variables: BTreeMap::new(),
         folder: None,
+        inherit: Vec::new(),
     };
     let counters = Arc::new(Counters::default());
     let gateway = Gateway::open(GatewayOptions {
@@ -69,15 +70,14 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
         scope: None,
     };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
-    let client = Connection::open(
-        &server,
-        &|_| None,
+    let options = ConnectOptions {
+        environment: &|_| None,
         deadline,
-        &limits,
-        Handshake::LegacyFirst,
-        ToolChanges::default(),
-    )
-    .await;
+        limits: &limits,
+        handshake: Handshake::LegacyFirst,
+        cache: None,
+    };
+    let client = Connection::open(&server, &options, ToolChanges::default()).await;
     let client = client.expect("it is reached");
     client.tools(deadline, &limits).await.expect("a list");
     let call = async |name: &'static str, arguments: Value| {

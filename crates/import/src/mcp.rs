@@ -44,6 +44,7 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::kind;
 
 use crate::entry_format::EntryFormat;
+pub use crate::members::inherited_name_fault;
 use crate::members::{call_timeout, refuse_unsupported, unknown};
 use crate::notation::{self, Notation};
 pub use crate::tool_filter::ToolFilter;
@@ -102,6 +103,8 @@ pub enum ServerTransport {
         variables: BTreeMap<String, String>,
         /// The working directory; the caller's if `None`.
         folder: Option<PathBuf>,
+        /// The names of the caller's environment variables that the program also inherits.
+        inherit: Vec<String>,
     },
     /// A URL of streamable HTTP.
     Http {

@@ -10,11 +10,12 @@ use picktools::schema::kind;
 use crate::mcp::{EntryProblem, problem};
 
 /// Members that are read.
-const READ: [&str; 22] = [
+const READ: [&str; 23] = [
     "command",
     "args",
     "env",
     "envFile",
+    "inherit",
     "cwd",
     "url",
     "serverUrl",
@@ -117,6 +118,44 @@ pub(crate) fn unknown<'a>(
             && !UNSUPPORTED.iter().any(|(name, _)| name == member)
             && !is_filter(member)
     })
+}
+
+/// Reads the names of the environment variables that a program inherits. Codex writes `env_vars`.
+pub(crate) fn inherited(entry: &Map<String, Value>) -> Result<Vec<String>, EntryProblem> {
+    let mut names = Vec::new();
+    for member in ["inherit", "env_vars"] {
+        let list = match entry.get(member) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(list)) => list,
+            Some(other) => {
+                return Err(problem(
+                    format!("`{member}` is {}", kind(other)),
+                    "give a list of names of environment variables",
+                ));
+            }
+        };
+        for name in list {
+            let fault = match name {
+                Value::String(name) => inherited_name_fault(name),
+                other => Some(format!("{} is not a name", kind(other))),
+            };
+            if let Some(fault) = fault {
+                return Err(problem(
+                    format!("`{member}`: {fault}"),
+                    "give names of environment variables; values go into `env`",
+                ));
+            }
+            names.extend(name.as_str().map(str::to_owned));
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the reason why a text is not the name of an environment variable.
+pub fn inherited_name_fault(name: &str) -> Option<String> {
+    let is_valid = !name.trim().is_empty() && !name.contains(['=', '\0', '$', '*']);
+    let shown = marked(name, MAX_NAME_CHARS);
+    (!is_valid).then(|| format!("{shown:?} is not the name of an environment variable"))
 }
 
 /// Reads the time for a call; `None` if the entry names none.

@@ -11,7 +11,7 @@ use picktools::schema::kind;
 use crate::mcp::{
     ClientCredentials, ConfigEnvironment, EntryProblem, ServerTransport, URL_KEYS, problem,
 };
-use crate::members::parse_env_file;
+use crate::members::{inherited, parse_env_file};
 use crate::placeholders::expand;
 
 pub(crate) fn parse_transport(
@@ -125,32 +125,6 @@ fn headers_from_variables(
         }
     }
     Ok(headers)
-}
-
-/// Reads the list of variables that a program inherits. Those that are not set are left out.
-fn inherited(
-    members: &Map<String, Value>,
-    environment: &ConfigEnvironment<'_>,
-) -> Result<BTreeMap<String, String>, EntryProblem> {
-    const MEMBER: &str = "env_vars";
-    let mut variables = BTreeMap::new();
-    let names = match members.get(MEMBER) {
-        None | Some(Value::Null) => return Ok(variables),
-        Some(Value::Array(names)) => names,
-        Some(other) => {
-            return Err(problem(
-                format!("`{MEMBER}` is {}", kind(other)),
-                "give a list of names of variables",
-            ));
-        }
-    };
-    for name in names {
-        let name = text(MEMBER, name)?;
-        if let Some(value) = (environment.variable)(&name) {
-            variables.insert(name, value);
-        }
-    }
-    Ok(variables)
 }
 
 fn credentials(
@@ -279,7 +253,7 @@ fn stdio(
         None | Some(Value::Null) => None,
         Some(folder) => Some(path("cwd", folder, environment)?),
     };
-    let mut variables = inherited(members, environment)?;
+    let mut variables = BTreeMap::new();
     if let Some(file) = members.get("envFile").filter(|file| !file.is_null()) {
         let file = path("envFile", file, environment)?;
         let text = (environment.read)(&file).map_err(|error| {
@@ -302,6 +276,7 @@ fn stdio(
         arguments,
         variables,
         folder,
+        inherit: inherited(members)?,
     })
 }
 

@@ -12,8 +12,10 @@ use tokio::time::timeout_at;
 use picktools_import::mcp::Server;
 
 use super::connection::{
-    ConnectError, Connection, Handshake, SilentHandler, StderrTail, Variable, timeout_message,
+    ConnectError, ConnectOptions, Connection, Handshake, SilentHandler, StderrTail, timeout_message,
 };
+use super::program::Variable;
+use super::tool_cache::ToolListCache;
 
 /// Time and size limits for a server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,8 @@ pub struct ListError {
 /// Lists the tools of a server.
 ///
 /// A program that was started for the list is stopped afterwards, with all its child processes.
-/// It inherits some variables from the caller's `environment`, see [`Connection::open`].
+/// It inherits some variables from the caller's `environment`, see [`ConnectOptions`]. The `cache`
+/// remembers which handshake worked.
 ///
 /// # Errors
 ///
@@ -79,15 +82,17 @@ pub fn list<'a>(
     server: &'a Server,
     environment: &'a Variable<'a>,
     limits: &'a Limits,
+    cache: Option<&'a ToolListCache>,
 ) -> BoxFuture<'a, Result<Listing, ListError>> {
     // Boxed: every crate that awaits an `async fn` compiles its body once more.
-    list_tools(server, environment, limits).boxed()
+    list_tools(server, environment, limits, cache).boxed()
 }
 
 async fn list_tools(
     server: &Server,
     environment: &Variable<'_>,
     limits: &Limits,
+    cache: Option<&ToolListCache>,
 ) -> Result<Listing, ListError> {
     let deadline = Instant::now() + limits.time;
     let failed = |ConnectError { message, stderr }| ListError {
@@ -95,17 +100,16 @@ async fn list_tools(
         message,
         stderr,
     };
-    let handshake = Handshake::NewestFirst;
-    let connection = Connection::open(
-        server,
+    let options = ConnectOptions {
         environment,
         deadline,
         limits,
-        handshake,
-        SilentHandler,
-    )
-    .await
-    .map_err(failed)?;
+        handshake: Handshake::NewestFirst,
+        cache,
+    };
+    let connection = Connection::open(server, &options, SilentHandler)
+        .await
+        .map_err(failed)?;
     let result = connection.tools(deadline, limits).await;
     let stderr = connection.end().await;
     result.map_err(|message| failed(ConnectError { message, stderr }))

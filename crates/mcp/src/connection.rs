@@ -3,14 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
-use std::ffi::OsString;
 use std::fmt;
-use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use rmcp::model::{ClientRequest, GetExtensions, ProtocolVersion, ServerResult};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -19,7 +16,6 @@ use rmcp::service::{
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData, RoleClient, ServiceError};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -28,80 +24,18 @@ use tokio::time::{timeout, timeout_at};
 use super::client::Limits;
 use super::failure::{CLOSED, MAX_MESSAGE_CHARS, error_chain_text, is_closed, transport_text};
 use super::http::{HttpClient, LastFailure};
+use super::program::{GRACE, Program, Variable};
 use super::reading::Lines;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
+use super::tool_cache::ToolListCache;
 use picktools::excerpt::marked;
 use picktools_import::mcp::{ClientCredentials, Server, ServerTransport, ToolFilter};
 
-/// A variable of the caller's environment.
-pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
-
-/// Variables of the caller's environment that a program inherits; others come from its
-/// configuration.
-///
-/// These are the ones that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`),
-/// those for language, time, temporary and personal files, and those without which a program cannot
-/// reach the network of a company, a container engine or a key agent.
-const INHERITED: [&str; 46] = [
-    "HOME",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "TERM",
-    "USER",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "APPDATA",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATHEXT",
-    "PROCESSOR_ARCHITECTURE",
-    "PROGRAMFILES",
-    "SYSTEMDRIVE",
-    "SYSTEMROOT",
-    "TEMP",
-    "TMP",
-    "USERNAME",
-    "USERPROFILE",
-    "WINDIR",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "SSH_AUTH_SOCK",
-    "DOCKER_HOST",
-    "DOCKER_CONTEXT",
-];
-/// Time for a program to exit by itself after its input is closed.
-const GRACE: Duration = Duration::from_secs(1);
 /// The kept beginning of a server's instructions, in bytes.
 const MAX_INSTRUCTION_BYTES: usize = 16 << 10;
-/// The kept end of a program's standard error, in bytes.
-const MAX_STDERR_BYTES: usize = 4 << 10;
-/// The reported number of lines of standard error.
-const MAX_STDERR_LINES: usize = 5;
-
-/// Time to wait for the rest of standard error after a program exits.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The time after which the newest handshake counts as unanswered if the older one followed.
+const UNANSWERED_TIME: Duration = Duration::from_secs(5);
 
 /// The reason why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -165,6 +99,31 @@ pub enum Handshake {
     LegacyFirst,
 }
 
+impl Handshake {
+    fn other(self) -> Self {
+        match self {
+            Self::NewestFirst => Self::LegacyFirst,
+            Self::LegacyFirst => Self::NewestFirst,
+        }
+    }
+}
+
+/// The options of a new connection.
+#[derive(Clone, Copy)]
+pub struct ConnectOptions<'a> {
+    /// The caller's environment. A program gets only the variables for user, language, files,
+    /// network, container engine and key agent, and those that its configuration names.
+    pub environment: &'a Variable<'a>,
+    /// The time by which the handshake must finish.
+    pub deadline: Instant,
+    /// The limits of time and size.
+    pub limits: &'a Limits,
+    /// The handshake that is tried first, unless another one worked with the server earlier.
+    pub handshake: Handshake,
+    /// The cache that remembers which handshake worked.
+    pub cache: Option<&'a ToolListCache>,
+}
+
 /// A connection after a successful handshake. Dropping it kills the server's process, with all its
 /// child processes. The message types come from the SDK, `rmcp`.
 pub struct Connection {
@@ -179,58 +138,56 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Starts a server or connects to it; the handshake must finish by the deadline.
+    /// Starts a server or connects to it.
     ///
     /// `handler` answers the server's requests and receives its notifications, except progress,
-    /// which the caller of [`begin`](Self::begin) receives. From the caller's `environment` a
-    /// program gets only the variables for user, language, files, network, container engine and key
-    /// agent.
+    /// which the caller of [`begin`](Self::begin) receives.
     ///
     /// # Errors
     ///
     /// [`ConnectError`] if the server does not start, does not answer, or sends an invalid message.
     pub async fn open(
         server: &Server,
-        environment: &Variable<'_>,
-        deadline: Instant,
-        limits: &Limits,
-        handshake: Handshake,
+        options: &ConnectOptions<'_>,
         handler: impl ClientHandler + Clone,
     ) -> Result<Self, ConnectError> {
+        let remembered = options.cache.and_then(|cache| cache.handshake(server));
+        let mut handshake = remembered.unwrap_or(options.handshake);
         let mut stderr = Vec::new();
-        let mut opened = attempt(
-            server,
-            environment,
-            handshake,
-            deadline,
-            limits,
-            &handler,
-            &mut stderr,
-        )
-        .await;
-        let fallback = match (&opened, handshake) {
-            (Err(AttemptError::LateAnswer | AttemptError::Ended), Handshake::NewestFirst) => {
-                Some(Handshake::LegacyFirst)
+        let started = Instant::now();
+        let mut opened = attempt(server, options, handshake, &handler, &mut stderr).await;
+        if let Err(failure) = &opened
+            && failure.asks_for_other(handshake, remembered.is_some())
+        {
+            handshake = handshake.other();
+            opened = attempt(server, options, handshake, &handler, &mut stderr).await;
+        }
+        if let Ok(connection) = &opened
+            && let Some(cache) = options.cache
+        {
+            if handshake == Handshake::NewestFirst
+                && started.elapsed() > UNANSWERED_TIME
+                && connection.is_older()
+            {
+                // The server left the newest handshake unanswered, which costs time at each start.
+                handshake = Handshake::LegacyFirst;
             }
-            (Err(AttemptError::Refused(_)), Handshake::LegacyFirst) => Some(Handshake::NewestFirst),
-            _ => None,
-        };
-        if let Some(fallback) = fallback {
-            opened = attempt(
-                server,
-                environment,
-                fallback,
-                deadline,
-                limits,
-                &handler,
-                &mut stderr,
-            )
-            .await;
+            let is_new = handshake != options.handshake || remembered.is_some();
+            if is_new && Some(handshake) != remembered {
+                cache.put_handshake(server, handshake);
+            }
         }
         opened.map_err(|failure| ConnectError {
             message: failure.message(),
             stderr,
         })
+    }
+
+    /// Returns `true` if the connection speaks a revision before 2026-07-28.
+    fn is_older(&self) -> bool {
+        self.peer
+            .peer_info()
+            .is_some_and(|info| info.protocol_version < ProtocolVersion::V_2026_07_28)
     }
 
     /// Returns the peer, which sends requests and notifications to the server.
@@ -408,6 +365,17 @@ enum AttemptError {
 }
 
 impl AttemptError {
+    /// Returns `true` if the other handshake may succeed.
+    ///
+    /// The newest handshake includes a fallback to the older one for servers that refuse it.
+    fn asks_for_other(&self, tried: Handshake, is_remembered: bool) -> bool {
+        match self {
+            Self::LateAnswer | Self::Ended => is_remembered || tried == Handshake::NewestFirst,
+            Self::Refused(_) => is_remembered || tried == Handshake::LegacyFirst,
+            Self::Other(_) => false,
+        }
+    }
+
     fn message(self) -> String {
         match self {
             Self::LateAnswer => "it answered a handshake too late".to_owned(),
@@ -419,13 +387,17 @@ impl AttemptError {
 
 async fn attempt(
     server: &Server,
-    environment: &Variable<'_>,
+    options: &ConnectOptions<'_>,
     handshake: Handshake,
-    deadline: Instant,
-    limits: &Limits,
     handler: &(impl ClientHandler + Clone),
     stderr: &mut Vec<String>,
 ) -> Result<Connection, AttemptError> {
+    let ConnectOptions {
+        environment,
+        deadline,
+        limits,
+        ..
+    } = *options;
     let listeners = UpdateListeners::default();
     let too_long = Arc::<AtomicBool>::default();
     let message_bytes = limits.message_bytes;
@@ -458,6 +430,13 @@ async fn attempt(
                         {
                             AttemptError::Other(too_long_message(message_bytes))
                         }
+                        AttemptError::Ended => match program.start_failure() {
+                            Some(reason) => {
+                                stderr.clear();
+                                AttemptError::Other(reason)
+                            }
+                            None => AttemptError::Ended,
+                        },
                         failure => failure,
                     });
                 }
@@ -589,115 +568,4 @@ fn http(
     config.max_sse_event_size = message_bytes;
     let client = HttpClient::new(tokens, last_failure.clone())?;
     Ok(StreamableHttpClientTransport::with_client(client, config))
-}
-
-/// A started program with all its child processes. Dropping it kills them.
-struct Program {
-    child: Box<dyn ChildWrapper>,
-    stderr: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
-}
-
-impl Program {
-    fn start(transport: &ServerTransport, environment: &Variable<'_>) -> Result<Self, String> {
-        let ServerTransport::Stdio {
-            command,
-            arguments,
-            variables,
-            folder,
-        } = transport
-        else {
-            return Err("it has no command".to_owned());
-        };
-        let mut program = tokio::process::Command::new(command);
-        program.args(arguments).env_clear();
-        for name in INHERITED {
-            if let Some(value) = environment(name) {
-                program.env(name, value);
-            }
-        }
-        program.envs(variables);
-        program
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        if let Some(folder) = folder {
-            program.current_dir(folder);
-        }
-        let mut wrap = CommandWrap::from(program);
-        #[cfg(unix)]
-        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
-        #[cfg(windows)]
-        wrap.wrap(process_wrap::tokio::JobObject);
-        let mut child = wrap.spawn().map_err(|error| {
-            let command = marked(command, MAX_MESSAGE_CHARS);
-            let remedy = if error.kind() == std::io::ErrorKind::NotFound {
-                "; install it, or give its full path"
-            } else {
-                ""
-            };
-            format!("{command:?} cannot be started: {error}{remedy}")
-        })?;
-        let stderr = Arc::default();
-        let mut reader = None;
-        if let Some(pipe) = child.stderr().take() {
-            reader = Some(tokio::spawn(collect_tail(pipe, Arc::clone(&stderr))));
-        }
-        Ok(Self {
-            child,
-            stderr,
-            reader,
-        })
-    }
-
-    fn pipes(&mut self) -> Option<(tokio::process::ChildStdout, tokio::process::ChildStdin)> {
-        Some((self.child.stdout().take()?, self.child.stdin().take()?))
-    }
-
-    /// Waits for the program to exit after its input is closed, and kills it otherwise.
-    async fn stop(&mut self) {
-        if timeout(GRACE, self.child.wait()).await.is_err() {
-            self.kill();
-            drop(timeout(GRACE, self.child.wait()).await);
-        }
-        if let Some(reader) = self.reader.take() {
-            drop(timeout(LAST_WORDS, reader).await);
-        }
-    }
-
-    fn kill(&mut self) {
-        // It may have ended already.
-        drop(self.child.start_kill());
-    }
-
-    fn last_lines(&self) -> Vec<String> {
-        let bytes = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
-        let last = &lines[lines.len().saturating_sub(MAX_STDERR_LINES)..];
-        last.iter()
-            .map(|line| marked(line, MAX_MESSAGE_CHARS).into_owned())
-            .collect()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// Reads to the end, so that a program with much output does not block, and keeps only the last
-/// bytes.
-async fn collect_tail(mut pipe: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = vec![0; MAX_STDERR_BYTES];
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.extend_from_slice(&buffer[..count]);
-        let surplus = tail.len().saturating_sub(MAX_STDERR_BYTES);
-        tail.drain(..surplus);
-    }
 }

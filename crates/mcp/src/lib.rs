@@ -7,17 +7,21 @@ mod client;
 mod connection;
 mod failure;
 mod http;
+mod program;
 mod reading;
-mod tool_cache;
+mod supervisor;
 mod tap;
 mod token;
+mod tool_cache;
 
 pub use client::{Limits, ListError, Listing, list};
 pub use connection::{
-    ConnectError, Connection, Handshake, PendingRequest, SilentHandler, StderrTail, ToolChanges,
-    Variable,
+    ConnectError, ConnectOptions, Connection, Handshake, PendingRequest, SilentHandler, StderrTail,
+    ToolChanges,
 };
 pub use http::HttpFailure;
+pub use program::Variable;
 pub use reading::{mend, message_id};
+pub use supervisor::{SUPERVISE, supervise, supervise_programs};
 pub use tap::RequestUpdate;
 pub use tool_cache::ToolListCache;

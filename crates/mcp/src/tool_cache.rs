@@ -1,6 +1,6 @@
-//! A cache on disk for the tool lists of servers.
+//! A cache on disk for the tool lists of servers, and for the handshakes that worked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,18 @@ use picktools::disk;
 use picktools_import::mcp::{Server, ServerTransport};
 
 use super::client::Listing;
+use super::connection::Handshake;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
+/// The suffix of the file with a server's handshake.
+const HANDSHAKE_SUFFIX: &str = "handshake.json";
+/// The age up to which a handshake is remembered. Then it is tried again if the server has learned
+/// a newer one.
+const MAX_HANDSHAKE_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A folder with the tool lists and instructions that servers sent earlier.
+/// A folder with the tool lists and instructions that servers sent earlier, and the handshakes that
+/// worked with them.
 ///
 /// A file name is a digest, so it does not reveal the configuration, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +45,23 @@ struct CachedToolList {
     instructions: Option<String>,
 }
 
+/// The content of a file with a handshake.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CachedHandshake {
+    version: u32,
+    /// Time of the handshake, in seconds since 1970.
+    saved_at: u64,
+    handshake: CachedHandshakeKind,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CachedHandshakeKind {
+    Newest,
+    Legacy,
+}
+
 impl ToolListCache {
     /// Creates a cache in a folder, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
@@ -48,13 +72,9 @@ impl ToolListCache {
 
     /// Returns the cached listing of a server and its age; `None` if there is no intact file.
     pub fn get(&self, server: &Server) -> Option<(Listing, Duration)> {
-        let bytes = std::fs::read(self.file_path(server)).ok()?;
+        let bytes = std::fs::read(self.file_path(server, "json")).ok()?;
         let cached: CachedToolList = serde_json::from_slice(&bytes).ok()?;
-        let saved_at = UNIX_EPOCH + Duration::from_secs(cached.saved_at);
-        // A time in the future comes from a clock that was set back: treat the list as old.
-        let age = SystemTime::now()
-            .duration_since(saved_at)
-            .unwrap_or(Duration::MAX);
+        let age = age_of(cached.saved_at);
         let mut listing = Listing {
             tools: cached.tools,
             instructions: cached.instructions,
@@ -70,29 +90,58 @@ impl ToolListCache {
     /// Saves the listing of a server. If the file cannot be written, the next start asks the
     /// server again.
     pub fn put(&self, server: &Server, listing: &Listing) {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
         let cached = CachedToolList {
             version: VERSION,
-            saved_at: since_epoch.as_secs(),
+            saved_at: seconds_since_epoch(),
             digest: digest(listing),
             tools: listing.tools.clone(),
             instructions: listing.instructions.clone(),
         };
+        self.write(&self.file_path(server, "json"), &cached);
+    }
+
+    /// Returns the handshake that worked with a server, if the usual one did not.
+    pub(super) fn handshake(&self, server: &Server) -> Option<Handshake> {
+        let bytes = std::fs::read(self.file_path(server, HANDSHAKE_SUFFIX)).ok()?;
+        let cached: CachedHandshake = serde_json::from_slice(&bytes).ok()?;
+        if cached.version != VERSION || age_of(cached.saved_at) > MAX_HANDSHAKE_AGE {
+            return None;
+        }
+        Some(match cached.handshake {
+            CachedHandshakeKind::Newest => Handshake::NewestFirst,
+            CachedHandshakeKind::Legacy => Handshake::LegacyFirst,
+        })
+    }
+
+    /// Saves the handshake that worked with a server. If the file cannot be written, the next start
+    /// tries the usual one again.
+    pub(super) fn put_handshake(&self, server: &Server, handshake: Handshake) {
+        let cached = CachedHandshake {
+            version: VERSION,
+            saved_at: seconds_since_epoch(),
+            handshake: match handshake {
+                Handshake::NewestFirst => CachedHandshakeKind::Newest,
+                Handshake::LegacyFirst => CachedHandshakeKind::Legacy,
+            },
+        };
+        self.write(&self.file_path(server, HANDSHAKE_SUFFIX), &cached);
+    }
+
+    fn write(&self, path: &Path, content: &impl Serialize) {
         let has_folder = std::fs::create_dir_all(&self.folder).is_ok();
-        if let (true, Ok(bytes)) = (has_folder, serde_json::to_vec(&cached)) {
-            drop(disk::write(&self.file_path(server), &bytes));
+        if let (true, Ok(bytes)) = (has_folder, serde_json::to_vec(content)) {
+            drop(disk::write(path, &bytes));
         }
     }
 
-    fn file_path(&self, server: &Server) -> PathBuf {
+    fn file_path(&self, server: &Server, suffix: &str) -> PathBuf {
         let identity = match &server.transport {
             ServerTransport::Stdio {
                 command,
                 arguments,
                 variables,
                 folder,
+                ..
             } => json!([command, arguments, variables, folder]),
             ServerTransport::Http {
                 url,
@@ -106,9 +155,24 @@ impl ToolListCache {
                 json!([url, headers, client])
             }
         };
-        let file_name = format!("{}.json", hex(identity.to_string().as_bytes()));
+        let file_name = format!("{}.{suffix}", hex(identity.to_string().as_bytes()));
         self.folder.join(file_name)
     }
+}
+
+fn seconds_since_epoch() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// Returns the age of a file. A time in the future comes from a clock that was set back: the file
+/// counts as old.
+fn age_of(saved_at: u64) -> Duration {
+    let now = SystemTime::now();
+    UNIX_EPOCH
+        .checked_add(Duration::from_secs(saved_at))
+        .and_then(|saved_at| now.duration_since(saved_at).ok())
+        .unwrap_or(Duration::MAX)
 }
 
 fn digest(listing: &Listing) -> String {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
-use picktools_mcp::{Connection, Handshake, HttpFailure, Limits, SilentHandler};
+use picktools_mcp::{ConnectOptions, Connection, Handshake, HttpFailure, Limits, SilentHandler};
 use picktools_testing::server::{RecordedRequest, Reply, TestServer};
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
@@ -61,16 +61,16 @@ async fn open(url: String) -> Result<Connection, String> {
         scope: None,
     };
     let deadline = Instant::now() + Duration::from_secs(30);
-    Connection::open(
-        &server,
-        &|_| None,
+    let options = ConnectOptions {
+        environment: &|_| None,
         deadline,
-        &Limits::default(),
-        Handshake::LegacyFirst,
-        SilentHandler,
-    )
-    .await
-    .map_err(|error| error.to_string())
+        limits: &Limits::default(),
+        handshake: Handshake::LegacyFirst,
+        cache: None,
+    };
+    Connection::open(&server, &options, SilentHandler)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 async fn call(connection: &Connection, tool: &'static str) -> Result<ServerResult, ServiceError> {

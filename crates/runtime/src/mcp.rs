@@ -24,8 +24,8 @@ use picktools::excerpt::{MAX_NAME_CHARS, cut, marked};
 use picktools_call::ValidCall;
 use picktools_import::mcp::Server;
 use picktools_mcp::{
-    ConnectError, Connection, Handshake, HttpFailure, Limits, PendingRequest, RequestUpdate,
-    SilentHandler, StderrTail,
+    ConnectError, ConnectOptions, Connection, Handshake, HttpFailure, Limits, PendingRequest,
+    RequestUpdate, SilentHandler, StderrTail, ToolListCache,
 };
 
 /// The most bytes of content in a result: its text, its data in base64, and its structured content.
@@ -76,6 +76,7 @@ pub struct McpServer {
     server: Server,
     environment: Box<Environment>,
     limits: Limits,
+    cache: Option<ToolListCache>,
     connection: Mutex<Option<Arc<Connection>>>,
     /// The calls that wait for an answer.
     waiting: std::sync::Mutex<Vec<Context>>,
@@ -90,6 +91,7 @@ impl McpServer {
             server,
             environment: Box::new(|_| None),
             limits: Limits::default(),
+            cache: None,
             connection: Mutex::default(),
             waiting: std::sync::Mutex::default(),
             has_abandoned_call: AtomicBool::new(false),
@@ -113,6 +115,15 @@ impl McpServer {
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Sets the cache that remembers which handshake worked with the server.
+    #[must_use]
+    pub fn cache(self, cache: ToolListCache) -> Self {
+        Self {
+            cache: Some(cache),
+            ..self
+        }
     }
 
     /// Returns the name of the server in the configuration.
@@ -142,16 +153,14 @@ impl McpServer {
         // The old connection ends before the new one opens.
         *current = None;
         let deadline = deadline.min(Instant::now() + self.limits.time);
-        let (environment, handshake) = (&*self.environment, Handshake::NewestFirst);
-        let connection = Connection::open(
-            &self.server,
-            environment,
+        let options = ConnectOptions {
+            environment: &*self.environment,
             deadline,
-            &self.limits,
-            handshake,
-            SilentHandler,
-        )
-        .await?;
+            limits: &self.limits,
+            handshake: Handshake::NewestFirst,
+            cache: self.cache.as_ref(),
+        };
+        let connection = Connection::open(&self.server, &options, SilentHandler).await?;
         let connection = Arc::new(connection);
         *current = Some(Arc::clone(&connection));
         Ok(connection)

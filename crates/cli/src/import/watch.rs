@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use picktools_import::mcp::Server;
-use picktools_mcp::{Connection, Handshake, Limits, Listing, ToolChanges};
+use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, Listing, ToolChanges};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::interruption::interrupted;
-use crate::output;
+use crate::interruption::Signals;
+use crate::{live, output};
 
 /// Changes within this time are written together.
 const DEBOUNCE: Duration = Duration::from_millis(300);
@@ -78,6 +78,7 @@ pub(super) fn watch(
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let mut signals = Signals::listen();
         let (sender, updates) = mpsc::channel(16);
         let names = servers
             .iter()
@@ -94,7 +95,7 @@ pub(super) fn watch(
         }
         tokio::select! {
             result = write(updates, watched, path, lines) => result,
-            () = interrupted() => Ok(()),
+            _ = signals.next() => Ok(()),
         }
     })
 }
@@ -134,19 +135,15 @@ async fn follow(number: usize, server: Server, limits: Limits, sender: Sender<Se
     let mut pause = BACKOFF.0;
     loop {
         let changes = ToolChanges::default();
-        let environment = |name: &str| std::env::var_os(name);
-        let deadline = Instant::now() + limits.time;
-        let handshake = Handshake::LegacyFirst;
-        match Connection::open(
-            &server,
-            &environment,
-            deadline,
-            &limits,
-            handshake,
-            changes.clone(),
-        )
-        .await
-        {
+        let cache = live::cache();
+        let options = ConnectOptions {
+            environment: &|name: &str| std::env::var_os(name),
+            deadline: Instant::now() + limits.time,
+            limits: &limits,
+            handshake: Handshake::LegacyFirst,
+            cache: cache.as_ref(),
+        };
+        match Connection::open(&server, &options, changes.clone()).await {
             Ok(connection) => {
                 pause = BACKOFF.0;
                 while !connection.is_closed() {

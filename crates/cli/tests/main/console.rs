@@ -12,7 +12,7 @@ use crate::gateway_http::{Answer, Serving, digest};
 use crate::support::root;
 
 /// The requests of an operator.
-const DATA: [(&str, &str, &str); 11] = [
+const DATA: [(&str, &str, &str); 12] = [
     ("GET", "/console/parts", ""),
     (
         "POST",

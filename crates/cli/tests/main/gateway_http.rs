@@ -75,6 +75,16 @@ impl Serving {
         }
     }
 
+    /// Sends a signal to the gateway.
+    pub(crate) fn signal(&self, name: &str) {
+        crate::endings::signal(self.child.id(), name);
+    }
+
+    /// Waits for the gateway to end.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        crate::gateway::ended(&mut self.child)
+    }
+
     /// Starts a gateway in front of the faulty server, with these settings.
     pub(crate) fn with(settings: &Value) -> Self {
         let place = Place::with(&json!({"up": upstream()}));

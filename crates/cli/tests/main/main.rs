@@ -46,6 +46,8 @@ mod mcp_servers;
 mod gateway;
 mod gateway_http;
 mod real_clients;
+// Signals, and the servers that must end with the program.
+mod endings;
 // A store that several gateways share.
 mod shared_store;
 // The HTTP API.

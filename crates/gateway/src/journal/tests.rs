@@ -30,6 +30,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
         arguments: Vec::new(),
         variables: std::collections::BTreeMap::new(),
         folder: None,
+        inherit: Vec::new(),
     };
     let server = picktools_import::mcp::Server {
         name: "up".to_owned(),

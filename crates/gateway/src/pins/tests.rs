@@ -49,6 +49,7 @@ impl TestGateway {
             arguments: Vec::new(),
             variables: BTreeMap::new(),
             folder: None,
+            inherit: Vec::new(),
         };
         Server {
             name: "up".to_owned(),

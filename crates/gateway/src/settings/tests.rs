@@ -3,6 +3,42 @@
 use super::*;
 
 #[test]
+fn inherited_names_are_checked_and_own_names_replace_the_shared_ones() {
+    let settings = Settings::parse(
+        r#"{"upstreams": {"*": {"inherit": ["AWS_PROFILE"]}, "git": {"inherit": ["GH_TOKEN"]},
+            "web": {"call_s": 9}}}"#,
+    )
+    .expect("valid settings");
+    let inherited = |name: &str| {
+        let mut server = Server {
+            name: name.to_owned(),
+            transport: ServerTransport::Stdio {
+                command: "run".to_owned(),
+                arguments: Vec::new(),
+                variables: BTreeMap::new(),
+                folder: None,
+                inherit: vec!["OWN".to_owned()],
+            },
+            tools: Default::default(),
+            call_timeout: None,
+            scope: None,
+        };
+        settings.add_inherited(&mut server);
+        match server.transport {
+            ServerTransport::Stdio { inherit, .. } => inherit,
+            ServerTransport::Http { .. } => Vec::new(),
+        }
+    };
+    assert_eq!(inherited("git"), ["OWN", "GH_TOKEN"]);
+    assert_eq!(inherited("web"), ["OWN", "AWS_PROFILE"]);
+    for name in ["", "A=b", "${A}", "AWS_*"] {
+        let text = json!({"upstreams": {"git": {"inherit": [name]}}}).to_string();
+        let error = Settings::parse(&text).expect_err(name).to_string();
+        assert!(error.contains("`inherit`"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn invalid_settings_are_refused() {
     for text in [
         "",

@@ -10,7 +10,7 @@ use picktools_gateway::settings::Share;
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_http::{HttpServer, HttpServerOptions, serve};
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
-use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
+use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, ToolChanges};
 use picktools_state::StateStore;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
@@ -47,6 +47,7 @@ impl SharedGateway {
             arguments: vec![script.display().to_string()],
             variables,
             folder: None,
+            inherit: Vec::new(),
         };
         let servers = vec![Server {
             name: "up".to_owned(),
@@ -132,15 +133,14 @@ impl SharedGateway {
             scope: None,
         };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
-        let connection = Connection::open(
-            &server,
-            &|_| None,
+        let options = ConnectOptions {
+            environment: &|_| None,
             deadline,
-            &limits,
-            Handshake::LegacyFirst,
-            ToolChanges::default(),
-        )
-        .await;
+            limits: &limits,
+            handshake: Handshake::LegacyFirst,
+            cache: None,
+        };
+        let connection = Connection::open(&server, &options, ToolChanges::default()).await;
         Client(connection.expect("it is reached"))
     }
 

@@ -395,3 +395,32 @@ fn unknown_member_is_a_warning_and_an_unsupported_one_a_fault() {
         );
     }
 }
+
+#[test]
+fn names_of_inherited_variables_are_read_and_checked() {
+    let servers = servers(
+        r#"{"mcpServers": {
+            "a": {"command": "run", "inherit": ["AWS_PROFILE", "GH_TOKEN"]},
+            "b": {"command": "run", "env_vars": ["LOCAL_TOKEN"]},
+            "c": {"command": "run", "inherit": null}}}"#,
+    );
+    let inherited = |number: usize| match &servers[number].transport {
+        ServerTransport::Stdio { inherit, .. } => inherit.clone(),
+        ServerTransport::Http { .. } => Vec::new(),
+    };
+    assert_eq!(inherited(0), ["AWS_PROFILE", "GH_TOKEN"]);
+    assert_eq!(inherited(1), ["LOCAL_TOKEN"]);
+    assert!(inherited(2).is_empty());
+    for (list, expected) in [
+        (r#""AWS_PROFILE""#, "`inherit` is a string"),
+        (r#"[""]"#, "is not the name of an environment variable"),
+        (
+            r#"["A=secret"]"#,
+            "is not the name of an environment variable",
+        ),
+        (r#"[5]"#, "is not a name"),
+    ] {
+        let fault = fault(&format!(r#"{{"command": "run", "inherit": {list}}}"#));
+        assert!(fault.contains(expected), "{list}: {fault}");
+    }
+}

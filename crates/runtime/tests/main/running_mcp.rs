@@ -38,6 +38,7 @@ fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
             .collect(),
         variables: BTreeMap::new(),
         folder: None,
+        inherit: Vec::new(),
     };
     let server = McpServer::new(Server {
         name: "tools".to_owned(),

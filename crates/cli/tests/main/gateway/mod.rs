@@ -293,6 +293,16 @@ impl Client {
             .collect()
     }
 
+    /// Sends a signal to the gateway.
+    pub(crate) fn signal(&self, name: &str) {
+        crate::endings::signal(self.child.id(), name);
+    }
+
+    /// Waits for the gateway to end.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        ended(&mut self.child)
+    }
+
     /// Closes the client's output, and waits for the gateway to end.
     pub(crate) fn leave(mut self) -> Option<i32> {
         self.input = None;
@@ -310,7 +320,7 @@ impl Drop for Client {
     }
 }
 
-fn ended(child: &mut Child) -> Option<i32> {
+pub(crate) fn ended(child: &mut Child) -> Option<i32> {
     let until = Instant::now() + TIME;
     while Instant::now() < until {
         if let Ok(Some(status)) = child.try_wait() {
