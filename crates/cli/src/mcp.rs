@@ -500,7 +500,7 @@ impl McpCommand {
             tokio::select! {
                 () = end => {}
                 // Its servers end with the gateway.
-                () = signals.stopped() => {}
+                () = signals.stopped() => gateway.flush_audit(),
             }
             result.unwrap_or(Ok(()))
         });

@@ -168,7 +168,7 @@ impl ServeCommand {
             tokio::select! {
                 () = end => {}
                 // Its servers end with the gateway.
-                () = signals.stopped() => {}
+                () = signals.stopped() => gateway.flush_audit(),
             }
             result.unwrap_or(Ok(()))
         });

@@ -36,8 +36,11 @@ use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
 use crate::{passthrough, results, tolerance};
 
-/// The time that a first list or a first call waits for upstreams that have not reported yet.
-pub const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time that a list or a search waits for upstreams that have not reported yet. A slow upstream
+/// delays only its own tools: clients are told when they arrive.
+pub const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a call waits for its upstream if that has not reported yet.
+pub(crate) const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The names of callers without a key of the settings.
 const WITHOUT_KEY: [&str; 3] = ["anonymous", "console", "client"];
@@ -294,17 +297,18 @@ impl CallRunner<'_> {
         // program that uses the HTTP API gets the complete result.
         if self.context.is_some() {
             let definition = snapshot.definition(call.tool());
-            let origin = ResultOrigin {
-                owner: &self.caller.owner,
-                upstream: &upstream.display_name(),
+            let origin = || ResultOrigin {
+                owner: self.caller.owner.clone(),
+                upstream: upstream.display_name(),
                 scan: upstream.rules.scan,
-                output_schema: definition.and_then(|tool| tool.get("outputSchema")),
+                output_schema: definition.and_then(|tool| tool.get("outputSchema").cloned()),
             };
             let max_tokens = snapshot.settings.results.max_tokens;
-            note = self
-                .gateway
-                .large_results
-                .shorten(&mut result, max_tokens, &origin);
+            let results = &self.gateway.large_results;
+            let shortened = results
+                .shorten_in_background(result, max_tokens, origin)
+                .await?;
+            (result, note) = (shortened.result, shortened.note);
         }
         results::bound(&mut result, snapshot.settings.results.max_bytes);
         let is_cut = note.is_some();

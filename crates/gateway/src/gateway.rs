@@ -422,6 +422,11 @@ impl Gateway {
         drain.boxed()
     }
 
+    /// Writes the entries of the audit log so far.
+    pub fn flush_audit(&self) {
+        self.hub.journal.flush();
+    }
+
     /// Stops all upstreams gracefully, and flushes the audit log.
     pub fn end(&self) -> BoxFuture<'_, ()> {
         let end = async move {

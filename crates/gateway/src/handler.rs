@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use self::session::{Session, notify_changes};
 use crate::api_keys::RequestIdentity;
-use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
+use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT, LISTING_TIMEOUT};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
@@ -113,9 +113,18 @@ impl Handler {
         input_answers: InputAnswers,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        self.gateway.wait_for_listings(FIRST_LISTING_TIMEOUT).await;
-        let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
+        let called = match name {
+            CALL | DESCRIBE => arguments.get("name").and_then(Value::as_str),
+            SEARCH | READ_RESULT => None,
+            _ => Some(name),
+        };
+        self.gateway.wait_for_listings(LISTING_TIMEOUT).await;
+        if let Some(called) = called {
+            let wait = self.gateway.wait_for_tool(&caller.role, called);
+            drop(timeout(FIRST_LISTING_TIMEOUT, wait).await);
+        }
+        let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&caller.role)?;
         // With bare names, a tool of the server wins over a front tool of the same name.
         let is_server_tool = snapshot.settings.names == NameStyle::Bare
@@ -131,7 +140,7 @@ impl Handler {
                 return self.run(snapshot, view, call, input_answers, context).await;
             }
             SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
-            READ_RESULT => return self.read_result(&snapshot, &caller, &arguments),
+            READ_RESULT => return self.read_result(&snapshot, &caller, &arguments).await,
             DESCRIBE => {
                 let servers_down = self.gateway.servers_down(&view.options.access);
                 front::describe(&snapshot, &view, &arguments, &servers_down)?
@@ -255,7 +264,7 @@ impl Handler {
     }
 
     /// Answers a call of the tool that reads large results.
-    fn read_result(
+    async fn read_result(
         &self,
         snapshot: &Snapshot,
         caller: &Caller,
@@ -263,7 +272,8 @@ impl Handler {
     ) -> Result<CallToolResponse, Refusal> {
         let max_tokens = snapshot.settings.results.max_tokens;
         let results = &self.gateway.large_results;
-        Ok(results.read(&caller.owner, arguments, max_tokens)?.into())
+        let answer = results.read_in_background(&caller.owner, arguments, max_tokens);
+        Ok(answer.await?.into())
     }
 
     /// Returns `true` if a notification of an upstream can only be for this client.
@@ -400,7 +410,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListToolsResult, ErrorData>> {
         let answer = async move {
-            self.gateway.wait_for_listings(FIRST_LISTING_TIMEOUT).await;
+            self.gateway.wait_for_listings(LISTING_TIMEOUT).await;
             let snapshot = self.gateway.snapshot();
             let view = snapshot.view(&self.caller(&context).role);
             let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;

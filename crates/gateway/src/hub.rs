@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::{Access, Catalog};
+use picktools_call::CallError;
 use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -160,6 +161,23 @@ impl Hub {
     /// before the first listing.
     pub fn live_result(&self, upstream: &str) -> Option<Result<(), String>> {
         self.live.borrow().get(upstream).cloned()
+    }
+
+    /// Waits until a role has a tool of this name, or each upstream has reported.
+    pub(crate) async fn wait_for_tool(&self, role: &str, name: &str) {
+        let mut complete = self.complete.subscribe();
+        let mut snapshots = self.snapshots();
+        let has_tool = |snapshot: &Arc<Snapshot>| {
+            let view = snapshot.view(role);
+            view.is_ok_and(|view| {
+                !matches!(view.find_tool(name), Err(CallError::UnknownTool { .. }))
+            })
+        };
+        // The senders live as long as `self`.
+        tokio::select! {
+            _ = complete.wait_for(|complete| *complete) => {}
+            _ = snapshots.wait_for(has_tool) => {}
+        }
     }
 
     /// Waits until each upstream has reported, at most for `time`.

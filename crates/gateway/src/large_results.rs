@@ -1,7 +1,7 @@
 //! Large results: a model gets the beginning and the end, or the first rows, and reads the rest in
 //! pieces.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use picktools_provider::Tokenizer;
 use picktools_state::keys::random;
 use picktools_state::lock;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::naming::{CALL, READ_RESULT};
@@ -34,9 +35,9 @@ const MAX_LINE_DISTANCE: usize = 400;
 const MAX_MATCHES: usize = 20;
 const MATCH_CONTEXT: usize = 200;
 
-/// Complete results of calls that were cut.
-#[derive(Debug, Default)]
-pub(crate) struct LargeResults(Mutex<VecDeque<Arc<LargeResult>>>);
+/// Complete results of calls that were cut. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LargeResults(Arc<Mutex<VecDeque<Arc<LargeResult>>>>);
 
 /// A complete result.
 #[derive(Debug)]
@@ -51,22 +52,68 @@ struct LargeResult {
 }
 
 /// The caller and the server of a result.
-pub(crate) struct ResultOrigin<'a> {
-    pub(crate) owner: &'a Owner,
-    pub(crate) upstream: &'a str,
+pub(crate) struct ResultOrigin {
+    pub(crate) owner: Owner,
+    pub(crate) upstream: String,
     pub(crate) scan: Scan,
     /// The schema that a client checks structured content with.
-    pub(crate) output_schema: Option<&'a Value>,
+    pub(crate) output_schema: Option<Value>,
+}
+
+/// A result after it was cut, if that was necessary.
+pub(crate) struct ShortenedResult {
+    pub(crate) result: CallToolResult,
+    /// The note about the cut for the end of the result; `None` if nothing was cut.
+    pub(crate) note: Option<ContentBlock>,
 }
 
 impl LargeResults {
+    /// Cuts a result as [`shorten`](Self::shorten) does, on a thread for long computations: tokens of
+    /// a megabyte take a good part of a second to count. `origin` is called only if the result may be
+    /// too long.
+    pub(crate) async fn shorten_in_background(
+        &self,
+        mut result: CallToolResult,
+        max_tokens: usize,
+        origin: impl FnOnce() -> ResultOrigin,
+    ) -> Result<ShortenedResult, Refusal> {
+        if certainly_fits(&mut result, max_tokens) {
+            return Ok(ShortenedResult { result, note: None });
+        }
+        let (results, origin) = (self.clone(), origin());
+        let shorten = tokio::task::spawn_blocking(move || {
+            let note = results.shorten(&mut result, max_tokens, &origin);
+            ShortenedResult { result, note }
+        });
+        shorten.await.map_err(|error| {
+            let message = format!("the result cannot be shortened: {error}");
+            Refusal::new(Code::UpstreamError, message)
+        })
+    }
+
+    /// Answers a call as [`read`](Self::read) does, on a thread for long computations.
+    pub(crate) async fn read_in_background(
+        &self,
+        owner: &Owner,
+        arguments: &Map<String, Value>,
+        max_tokens: usize,
+    ) -> Result<CallToolResult, Refusal> {
+        let (results, owner, arguments) = (self.clone(), owner.clone(), arguments.clone());
+        let read =
+            tokio::task::spawn_blocking(move || results.read(&owner, &arguments, max_tokens));
+        read.await.unwrap_or_else(|error| {
+            let message = format!("the result cannot be read: {error}");
+            Err(Refusal::new(Code::UpstreamError, message))
+        })
+    }
+
     /// Cuts a result to about `max_tokens`, and keeps the complete text. Returns the note about that
     /// for the end of the result; `None` if nothing was cut.
     pub(crate) fn shorten(
         &self,
         result: &mut CallToolResult,
         max_tokens: usize,
-        origin: &ResultOrigin<'_>,
+        origin: &ResultOrigin,
     ) -> Option<ContentBlock> {
         let structured = result.structured_content.take();
         let structured_text = structured.as_ref().map(Value::to_string);
@@ -110,7 +157,8 @@ impl LargeResults {
             parts_left -= 1;
         }
         if let Some((structured, text)) = structured.zip(structured_text) {
-            let (kept, note) = cut_structured(structured, &text, max_tokens, origin.output_schema);
+            let schema = origin.output_schema.as_ref();
+            let (kept, note) = cut_structured(structured, &text, max_tokens, schema);
             if note.is_some() && !is_repeated {
                 complete.push('\n');
                 first_gap.get_or_insert(complete.len());
@@ -137,7 +185,7 @@ impl LargeResults {
     }
 
     /// Keeps a complete text, and returns its id. Returns `None` if it is too large.
-    fn keep(&self, text: String, origin: &ResultOrigin<'_>) -> Option<String> {
+    fn keep(&self, text: String, origin: &ResultOrigin) -> Option<String> {
         if text.len() > MAX_TOTAL_BYTES / 4 {
             return None;
         }
@@ -147,7 +195,7 @@ impl LargeResults {
             id: id.clone(),
             owner: origin.owner.clone(),
             text,
-            upstream: origin.upstream.to_owned(),
+            upstream: origin.upstream.clone(),
             scan: origin.scan,
             stored: Instant::now(),
         }));
@@ -281,6 +329,16 @@ fn count(text: &str) -> usize {
     Tokenizer::O200k.count(text)
 }
 
+/// Returns `true` if a result has no more bytes than a number of tokens, of which each has a byte.
+fn certainly_fits(result: &mut CallToolResult, max_tokens: usize) -> bool {
+    let structured = result.structured_content.as_ref();
+    let mut bytes = structured.map_or(0, |structured| structured.to_string().len());
+    for text in text_parts(result) {
+        bytes += text.len();
+    }
+    bytes <= max_tokens
+}
+
 /// Returns the texts of a result.
 fn text_parts(result: &mut CallToolResult) -> Vec<&mut String> {
     let mut parts = Vec::new();
@@ -336,11 +394,9 @@ impl CutText {
     /// Cuts a text that begins at byte `start` of the complete result: to rows of a JSON list, or
     /// else to its beginning and its end.
     fn new(text: &str, tokens: usize, max_tokens: usize, start: usize) -> Self {
-        if let Ok(mut value) = serde_json::from_str::<Value>(text)
-            && let Some(Rows { kept, total }) = keep_rows(&mut value, max_tokens)
-        {
+        if let Some((text, Rows { kept, total })) = keep_text_rows(text, max_tokens) {
             return Self {
-                text: value.to_string(),
+                text,
                 note: format!("{kept} of {total} rows are shown"),
                 gap: start,
             };
@@ -397,6 +453,39 @@ fn keep_rows(value: &mut Value, max_tokens: usize) -> Option<Rows> {
     let list = value.pointer_mut(&pointer)?.as_array_mut()?;
     list.extend(rows.into_iter().take(if fits { kept } else { total }));
     fits.then_some(Rows { kept, total })
+}
+
+/// Returns a JSON text with the first rows of its largest list, as many as fit; `None` as for
+/// [`keep_rows`]. The rows are copied as text, so that numbers of more than 64 bits keep their value.
+fn keep_text_rows(text: &str, max_tokens: usize) -> Option<(String, Rows)> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let pointer = largest_list(&value)?;
+    let mut list = text;
+    for key in pointer.split('/').skip(1) {
+        let key = key.replace("~1", "/").replace("~0", "~");
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(list).ok()?;
+        list = members.get(&key)?.get();
+    }
+    let list = list.trim();
+    let rows: Vec<&RawValue> = serde_json::from_str(list).ok()?;
+    let list_start = list.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let before = text.get(..list_start)?;
+    let after = text.get(list_start + list.len()..)?;
+    let (rest, total) = (count(before) + count(after) + 1, rows.len());
+    let (mut used, mut kept) = (rest, 0);
+    for row in &rows {
+        used += count(row.get()) + 1;
+        if used > max_tokens {
+            break;
+        }
+        kept += 1;
+    }
+    if rest > max_tokens || kept == 0 || kept == total {
+        return None;
+    }
+    let kept_rows: Vec<&str> = rows[..kept].iter().map(|row| row.get()).collect();
+    let text = format!("{before}[{}]{after}", kept_rows.join(","));
+    Some((text, Rows { kept, total }))
 }
 
 /// Returns the JSON pointer to the list of a value that takes the most bytes, down to three levels.
@@ -506,10 +595,10 @@ mod tests {
         output_schema: Option<&Value>,
     ) -> bool {
         let origin = ResultOrigin {
-            owner: &owner("a"),
-            upstream: "the server \"up\"",
+            owner: owner("a"),
+            upstream: "the server \"up\"".to_owned(),
             scan: Scan::Off,
-            output_schema,
+            output_schema: output_schema.cloned(),
         };
         let note = results.shorten(result, max_tokens, &origin);
         let is_cut = note.is_some();
@@ -627,6 +716,52 @@ mod tests {
                 assert!(count(&structured.to_string()) <= 1_000);
             }
         }
+    }
+
+    #[test]
+    fn numbers_of_kept_rows_keep_their_digits() {
+        let row = r#"{"id": 123456789012345678901234567890, "rate": 0.1000000000000000000001}"#;
+        let rows = vec![row; 1_000].join(", ");
+        for text in [
+            format!("[{rows}]"),
+            format!("{{\"total\": 98765432109876543210987, \"a/b~c\": [{rows}], \"end\": 1}}\n"),
+        ] {
+            let results = LargeResults::default();
+            let mut result = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
+            assert!(shorten(&results, &mut result, 1_000, None));
+            let shown = &texts(&result)[0];
+            assert!(count(shown) <= 1_000, "{}", count(shown));
+            assert!(shown.contains(row), "{}", &shown[..200]);
+            serde_json::from_str::<Value>(shown).expect("valid JSON");
+            assert_eq!(
+                shown.contains("98765432109876543210987"),
+                text.contains("total")
+            );
+            assert_eq!(shown.ends_with("\"end\": 1}\n"), text.contains("end"));
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn large_result_is_counted_beside_the_async_threads() {
+        let results = LargeResults::default();
+        let text = "many words of a result ".repeat(40_000);
+        let result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        let origin = || ResultOrigin {
+            owner: owner("a"),
+            upstream: "the server \"up\"".to_owned(),
+            scan: Scan::Off,
+            output_schema: None,
+        };
+        let mut shortened = std::pin::pin!(results.shorten_in_background(result, 1_000, origin));
+        // The first poll only starts the work.
+        let first = futures_util::poll!(&mut shortened);
+        assert!(first.is_pending());
+        let shortened = shortened.await.expect("it works");
+        assert!(shortened.note.is_some());
+        let short = CallToolResult::success(vec![ContentBlock::text("short")]);
+        let origin = || unreachable!("a short result needs no origin");
+        let short = results.shorten_in_background(short, 1_000, origin).await;
+        assert!(short.expect("it works").note.is_none());
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod large_results;
 pub mod elicitations;
 mod remembered;
 mod queue;
+mod updates;
 mod relay;
 mod confirmation;
 mod passthrough;

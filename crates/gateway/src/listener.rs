@@ -115,7 +115,7 @@ impl ClientHandler for Listener {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
         let call = match self.calls.only_call() {
@@ -123,20 +123,22 @@ impl ClientHandler for Listener {
             _ => return Ok(declined()),
         };
         let (reply, answer) = oneshot::channel();
-        if call
-            .send(UpstreamEvent::Elicit(Box::new(request), reply))
-            .await
-            .is_err()
-        {
-            return Ok(declined());
+        let ask = async {
+            let event = UpstreamEvent::Elicit(Box::new(request), reply);
+            call.send(event).await.ok()?;
+            answer.await.ok()
+        };
+        tokio::select! {
+            answer = ask => Ok(answer.unwrap_or_else(declined)),
+            // The upstream does not wait any more.
+            () = context.ct.cancelled() => Ok(declined()),
         }
-        Ok(answer.await.unwrap_or_else(|_| declined()))
     }
 
     async fn create_message(
         &self,
         request: CreateMessageRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let refused = || ErrorData::invalid_request("there is no model to ask", None);
         let call = match self.calls.only_call() {
@@ -144,10 +146,16 @@ impl ClientHandler for Listener {
             _ => return Err(refused()),
         };
         let (reply, answer) = oneshot::channel();
-        call.send(UpstreamEvent::Sample(Box::new(request), reply))
-            .await
-            .map_err(|_| refused())?;
-        answer.await.map_err(|_| refused())?
+        let ask = async {
+            let event = UpstreamEvent::Sample(Box::new(request), reply);
+            call.send(event).await.map_err(|_| refused())?;
+            answer.await.map_err(|_| refused())?
+        };
+        tokio::select! {
+            answer = ask => answer,
+            // The upstream does not wait any more.
+            () = context.ct.cancelled() => Err(refused()),
+        }
     }
 
     fn get_info(&self) -> ClientConfig {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
-use picktools_mcp::Connection;
+use picktools_mcp::{Connection, ItemListing, ListKind, ListLimits};
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams,
@@ -13,6 +13,7 @@ use rmcp::model::{
     UnsubscribeRequestParams,
 };
 use rmcp::service::ServiceError;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
@@ -24,8 +25,12 @@ use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 const SCHEME: &str = "picktools://";
 /// The time that an upstream has for a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most items of one upstream's list, and the most bytes of an address.
-const MAX_ITEMS: usize = 2_000;
+/// The limits of one upstream's list, and the most bytes of an address.
+const LIST_LIMITS: ListLimits = ListLimits {
+    pages: 100,
+    items: 2_000,
+    bytes: 4 << 20,
+};
 const MAX_URI_BYTES: usize = 2_048;
 
 /// Returns the address in the gateway of a resource that an upstream calls `uri`.
@@ -84,26 +89,36 @@ pub(crate) struct PassthroughCapabilities {
     pub(crate) client: ClientTraits,
 }
 
-/// Merged lists of upstreams, and the upstreams whose list is missing.
+/// Merged lists of upstreams, and the upstreams whose list is missing or incomplete.
 pub(crate) struct MergedListing<T> {
     pub(crate) items: Vec<T>,
     pub(crate) missing: Vec<String>,
 }
 
+/// Returns the valid items of a list, and the reason why the others are missing.
+fn typed_items<T: DeserializeOwned>(listing: ItemListing) -> (Vec<T>, Option<String>) {
+    let mut items = Vec::with_capacity(listing.items.len());
+    let mut reason = None;
+    for item in listing.items {
+        match serde_json::from_value(item) {
+            Ok(item) => items.push(item),
+            Err(error) => reason = Some(format!("an item is not valid: {error}")),
+        }
+    }
+    (items, reason)
+}
+
 impl PassthroughCapabilities {
     /// Merges the lists of all upstreams that have the capability.
-    async fn list<T, F>(
+    async fn list<T: DeserializeOwned>(
         &self,
         has: impl Fn(&rmcp::model::ServerCapabilities) -> bool,
-        request: impl Fn(Arc<Connection>) -> F,
+        kind: ListKind,
         show: impl Fn(&str, T) -> Option<T>,
-    ) -> MergedListing<T>
-    where
-        F: Future<Output = Result<Vec<T>, ServiceError>>,
-    {
+    ) -> MergedListing<T> {
         let deadline = Instant::now() + LIST_TIMEOUT;
         let pending = self.upstreams.iter().map(|upstream| {
-            let (has, request) = (&has, &request);
+            let has = &has;
             async move {
                 let connection = upstream
                     .listing_connection(deadline)
@@ -114,9 +129,9 @@ impl PassthroughCapabilities {
                     .peer_info()
                     .is_some_and(|info| has(&info.capabilities))
                 {
-                    return Ok(Vec::new());
+                    return Ok(ItemListing::default());
                 }
-                timeout_at(deadline.into(), request(connection))
+                timeout_at(deadline.into(), connection.items(kind, &LIST_LIMITS))
                     .await
                     .map_err(|_| ())?
                     .map_err(|_| ())
@@ -130,13 +145,18 @@ impl PassthroughCapabilities {
         for (upstream, answer) in self.upstreams.iter().zip(answers) {
             let source = &upstream.server.name;
             match answer {
-                Ok(items) => {
-                    merged.items.extend(
-                        items
-                            .into_iter()
-                            .take(MAX_ITEMS)
-                            .filter_map(|item| show(source, item)),
-                    );
+                Ok(listing) => {
+                    let incomplete = listing.incomplete.clone();
+                    let (items, reason) = typed_items(listing);
+                    if let Some(reason) = incomplete.or(reason) {
+                        tracing::warn!(
+                            target: "picktools::gateway", server = %source, ?kind, %reason,
+                            "incomplete list"
+                        );
+                        merged.missing.push(source.clone());
+                    }
+                    let shown = items.into_iter().filter_map(|item| show(source, item));
+                    merged.items.extend(shown);
                 }
                 Err(()) => merged.missing.push(source.clone()),
             }
@@ -145,48 +165,44 @@ impl PassthroughCapabilities {
     }
 
     pub(crate) async fn resources(&self) -> MergedListing<Resource> {
-        let request = |connection: Arc<Connection>| async move {
-            connection.peer().list_all_resources().await
-        };
         let show = |source: &str, mut resource: Resource| {
             resource.uri = gateway_uri(self.names, source, &resource.uri);
             (resource.uri.len() <= MAX_URI_BYTES).then_some(resource)
         };
         self.list(
             |capabilities| capabilities.resources.is_some(),
-            request,
+            ListKind::Resources,
             show,
         )
         .await
     }
 
     pub(crate) async fn templates(&self) -> MergedListing<ResourceTemplate> {
-        let request = |connection: Arc<Connection>| async move {
-            connection.peer().list_all_resource_templates().await
-        };
         let show = |source: &str, mut template: ResourceTemplate| {
             template.uri_template = gateway_uri(self.names, source, &template.uri_template);
             (template.uri_template.len() <= MAX_URI_BYTES).then_some(template)
         };
         self.list(
             |capabilities| capabilities.resources.is_some(),
-            request,
+            ListKind::Templates,
             show,
         )
         .await
     }
 
     pub(crate) async fn prompts(&self) -> MergedListing<Prompt> {
-        let request =
-            |connection: Arc<Connection>| async move { connection.peer().list_all_prompts().await };
         let show = |source: &str, mut prompt: Prompt| {
             if self.names != NameStyle::Bare {
                 prompt.name = naming::qualified_name(source, &prompt.name);
             }
             Some(prompt)
         };
-        self.list(|capabilities| capabilities.prompts.is_some(), request, show)
-            .await
+        self.list(
+            |capabilities| capabilities.prompts.is_some(),
+            ListKind::Prompts,
+            show,
+        )
+        .await
     }
 
     /// Finds the upstream of an address, and the upstream's own address. The text is not decoded,
@@ -222,11 +238,11 @@ impl PassthroughCapabilities {
             let Ok(connection) = upstream.listing_connection(deadline).await else {
                 continue;
             };
-            let Ok(Ok(prompts)) =
-                timeout_at(deadline.into(), connection.peer().list_all_prompts()).await
-            else {
+            let prompts = connection.items(ListKind::Prompts, &LIST_LIMITS);
+            let Ok(Ok(listing)) = timeout_at(deadline.into(), prompts).await else {
                 continue;
             };
+            let (prompts, _): (Vec<Prompt>, _) = typed_items(listing);
             let own_name = prompts
                 .into_iter()
                 .find(|prompt| naming::qualified_name(&upstream.server.name, &prompt.name) == name);

@@ -13,7 +13,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 use crate::elicitations::InputAnswers;
@@ -21,6 +21,7 @@ use crate::listener::{ClientAbilities, UpstreamEvent};
 use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::settings::Share;
+use crate::updates::UpdateBudget;
 use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
 /// The time after which a busy server is asked again if it names none.
@@ -31,8 +32,6 @@ const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_PROLONGATION: u32 = 10;
 /// The most characters of an upstream's error message, question or progress message.
 const MAX_TEXT: usize = 4_000;
-/// The most bytes of a log line.
-const MAX_LOG_BYTES: usize = 16 << 10;
 /// The metadata of a client's request that is forwarded.
 const FORWARDED_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
@@ -78,9 +77,12 @@ impl RelayedCall<'_> {
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let event_sender = lease.event_sender.clone();
+        let budget = UpdateBudget::new(self.upstream.display_name());
         let on_notification = move |notification: RequestUpdate| {
             // A slow reader misses messages.
-            drop(event_sender.try_send(UpstreamEvent::Notification(notification)));
+            if let Some(notification) = budget.admit(notification) {
+                drop(event_sender.try_send(UpstreamEvent::Notification(notification)));
+            }
         };
         let options = PeerRequestOptions::no_options().with_meta(self.forwarded_meta());
         let running_call = match lease
@@ -172,7 +174,7 @@ impl RelayedCall<'_> {
     async fn connection_failed(&self, lease: &mut Lease, error: &ServiceError) -> Refusal {
         let error_text = lease.connection.describe_error(error);
         lease.record_answer();
-        self.upstream.record_failure(&error_text);
+        self.upstream.record_end(&lease.connection, &error_text);
         let last_lines = timeout(NOTIFY_TIMEOUT, lease.connection.end())
             .await
             .unwrap_or_default();
@@ -203,9 +205,7 @@ impl RelayedCall<'_> {
                 let Some(context) = self.context else { return };
                 let mut forwarded = ProgressNotificationParam::new(token, progress.progress);
                 forwarded.total = progress.total;
-                forwarded.message = progress
-                    .message
-                    .map(|text| marked(&text, MAX_TEXT).into_owned());
+                forwarded.message = progress.message;
                 drop(timeout(NOTIFY_TIMEOUT, context.peer.notify_progress(forwarded)).await);
             }
             UpstreamEvent::Notification(RequestUpdate::Log(message)) => {
@@ -217,6 +217,9 @@ impl RelayedCall<'_> {
                 }
             }
             UpstreamEvent::Notification(_) => {}
+            // The upstream has cancelled its request.
+            UpstreamEvent::Elicit(_, reply) if reply.is_closed() => {}
+            UpstreamEvent::Sample(_, reply) if reply.is_closed() => {}
             UpstreamEvent::Elicit(request, reply) => {
                 let answer = self.elicit(*request, deadline).await;
                 // The upstream may be gone.
@@ -236,17 +239,8 @@ impl RelayedCall<'_> {
             Some(logger) => format!("{source}: {}", marked(logger, 100)),
             None => source.clone(),
         };
-        let text = message.data.to_string();
-        let data = if text.len() > MAX_LOG_BYTES {
-            json!(format!(
-                "{} [cut]",
-                &text[..text.floor_char_boundary(MAX_LOG_BYTES)]
-            ))
-        } else {
-            message.data
-        };
         let forwarded =
-            LoggingMessageNotificationParam::new(message.level, data).with_logger(logger);
+            LoggingMessageNotificationParam::new(message.level, message.data).with_logger(logger);
         #[expect(deprecated, reason = "older clients support no other method")]
         let notification = context.peer.notify_logging_message(forwarded);
         drop(timeout(NOTIFY_TIMEOUT, notification).await);

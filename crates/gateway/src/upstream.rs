@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
@@ -177,6 +177,8 @@ struct UpstreamHealth {
     times_opened: u32,
     /// The reason why it is unreachable, and since when, in seconds since 1970.
     down: Option<(String, u64)>,
+    /// The connection whose end was recorded last.
+    ended: Option<Weak<Connection>>,
     /// The time until which the circuit breaker of another gateway is open.
     remote_open_until: Option<Instant>,
     /// `true` if other gateways must learn that the circuit breaker opened or closed.
@@ -516,6 +518,15 @@ impl Upstream {
         Err(Refusal::new(Code::UpstreamDown, message).retry_after(remaining))
     }
 
+    /// Records the end of a connection as one failure, whatever number of requests it failed.
+    pub(crate) fn record_end(&self, connection: &Arc<Connection>, cause: &str) {
+        let ended = Arc::downgrade(connection);
+        let previous = lock(&self.health).ended.replace(ended.clone());
+        if !previous.is_some_and(|previous| previous.ptr_eq(&ended)) {
+            self.record_failure(cause);
+        }
+    }
+
     /// Records a failure.
     pub(crate) fn record_failure(&self, cause: &str) {
         self.meter.record(&GatewayEvent::Upstream {
@@ -611,7 +622,11 @@ impl Upstream {
                                 }
                             }
                             Err(message) => {
-                                self.record_failure(&message);
+                                if connection.is_closed() {
+                                    self.record_end(&connection, &message);
+                                } else {
+                                    self.record_failure(&message);
+                                }
                                 self.set_down(Some(&message));
                                 Some(Err(message))
                             }

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout_at;
 
@@ -14,6 +13,7 @@ use picktools_import::mcp::Server;
 use super::connection::{
     ConnectError, ConnectOptions, Connection, Handshake, SilentHandler, StderrTail, timeout_message,
 };
+use super::listing::{ListFailure, ListKind, ListLimits};
 use super::program::Variable;
 use super::tool_cache::ToolListCache;
 
@@ -26,6 +26,8 @@ pub struct Limits {
     pub pages: usize,
     /// The largest number of tools.
     pub tools: usize,
+    /// The largest size of all tools together, in bytes.
+    pub bytes: usize,
     /// The largest size of one message, in bytes.
     pub message_bytes: usize,
 }
@@ -36,6 +38,7 @@ impl Default for Limits {
             time: Duration::from_secs(30),
             pages: 500,
             tools: 20_000,
+            bytes: 64 << 20,
             message_bytes: 16 << 20,
         }
     }
@@ -128,8 +131,19 @@ impl Connection {
             instructions: self.instructions(),
             ..Listing::default()
         };
-        let result = timeout_at(deadline.into(), fetch_pages(self, limits, &mut listing)).await;
-        match result.unwrap_or_else(|_| Err(timeout_message(limits))) {
+        let list_limits = ListLimits {
+            pages: limits.pages,
+            items: limits.tools,
+            bytes: limits.bytes,
+        };
+        let pages = self.fetch_items(ListKind::Tools, &list_limits, &mut listing.tools);
+        let result = match timeout_at(deadline.into(), pages).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(ListFailure::Service(error))) => Err(self.describe_error(&error)),
+            Ok(Err(ListFailure::Limit(reason))) => Err(reason),
+            Err(_) => Err(timeout_message(limits)),
+        };
+        match result {
             Ok(()) => Ok(listing),
             Err(message) if !listing.tools.is_empty() => Ok(Listing {
                 incomplete: Some(message),
@@ -138,52 +152,4 @@ impl Connection {
             Err(message) => Err(message),
         }
     }
-}
-
-async fn fetch_pages(
-    connection: &Connection,
-    limits: &Limits,
-    listing: &mut Listing,
-) -> Result<(), String> {
-    let mut cursor = None;
-    for _ in 0..limits.pages {
-        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let request = ListToolsRequest {
-            method: Default::default(),
-            params: Some(params),
-            extensions: Default::default(),
-        };
-        let answer = connection
-            .peer()
-            .send_request(ClientRequest::ListToolsRequest(request))
-            .await;
-        let page = match answer.map_err(|error| connection.describe_error(&error))? {
-            ServerResult::ListToolsResult(page) => json!(page),
-            // `rmcp` rejects a page with one malformed tool; the raw page still has the
-            // others.
-            ServerResult::CustomResult(page)
-                if page.0.get("tools").is_some_and(Value::is_array) =>
-            {
-                page.0
-            }
-            _ => return Err("its answer is not a list of tools".to_owned()),
-        };
-        let mut tools = page
-            .get("tools")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        connection.tools.retain(&mut tools);
-        let room = limits.tools - listing.tools.len();
-        let too_many = tools.len() > room;
-        listing.tools.extend(tools.into_iter().take(room));
-        if too_many {
-            return Err(format!("it has more than {} tools", limits.tools));
-        }
-        match page.get("nextCursor").and_then(Value::as_str) {
-            Some(next) => cursor = Some(next.to_owned()),
-            None => return Ok(()),
-        }
-    }
-    Err(format!("its list has more than {} pages", limits.pages))
 }

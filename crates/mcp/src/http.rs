@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use sse_stream::{Error as SseError, Sse, SseStream};
 
 use super::reading::readable;
+use super::sse::{Reconnections, StreamKind};
 use super::token::ServerTokens;
 
 /// The member of a JSON-RPC error's data with the status of the HTTP answer that it stands for.
@@ -95,6 +96,7 @@ pub(super) struct HttpClient {
     http: reqwest::Client,
     tokens: Option<Arc<ServerTokens>>,
     last_failure: LastFailure,
+    reconnections: Reconnections,
 }
 
 /// A message to a server.
@@ -139,6 +141,7 @@ impl HttpClient {
             http,
             tokens,
             last_failure,
+            reconnections: Reconnections::default(),
         })
     }
 
@@ -221,6 +224,8 @@ impl HttpClient {
         let session = header_text(&response, HEADER_SESSION_ID);
         if is_media_type(&response, EVENT_STREAM_MIME_TYPE) {
             let events = bounded_events(response, post.limits.max_sse_event_size);
+            let kind = StreamKind::Answer(post.request_id().cloned());
+            let events = self.reconnections.begin(kind).checked(events);
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let is_html = is_media_type(&response, "text/html");
@@ -524,6 +529,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        let stream = self.reconnections.open(last_event.as_deref()).await;
         let send = |token| {
             let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
             self.http.get_stream_with_max_sse_event_size(
@@ -535,6 +541,7 @@ impl StreamableHttpClient for HttpClient {
                 most,
             )
         };
-        self.with_token(token, send).await
+        let events = self.with_token(token, send).await?;
+        Ok(stream.checked(events))
     }
 }

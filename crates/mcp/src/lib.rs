@@ -7,8 +7,10 @@ mod client;
 mod connection;
 mod failure;
 mod http;
+mod listing;
 mod program;
 mod reading;
+mod sse;
 mod supervisor;
 mod tap;
 mod token;
@@ -20,6 +22,7 @@ pub use connection::{
     ToolChanges,
 };
 pub use http::HttpFailure;
+pub use listing::{ItemListing, ListKind, ListLimits};
 pub use program::Variable;
 pub use reading::{mend, message_id};
 pub use supervisor::{SUPERVISE, supervise, supervise_programs};

@@ -89,7 +89,7 @@ mod unix {
     /// The time in which the end of the parent may follow the end of the program that it causes.
     const PARENT_END_TIME: Timespec = Timespec {
         tv_sec: 0,
-        tv_nsec: 100_000_000,
+        tv_nsec: 20_000_000,
     };
     /// The exit code for a program that cannot be started, as in shells.
     const CANNOT_START: u8 = 127;

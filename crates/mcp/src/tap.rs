@@ -3,6 +3,9 @@
 //! The SDK handles each notification in a task of its own, so that the second may arrive before the
 //! first, and either after the answer. The [`Tap`] wraps the transport. It registers a request
 //! before its bytes leave, and reports progress before it reads the next message.
+//!
+//! It also bounds the requests of a server. A server that sends more gets errors, and one that does
+//! not read these answers is not read either.
 
 #![expect(
     deprecated,
@@ -10,17 +13,19 @@
 )]
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, LoggingMessageNotificationParam,
-    ProgressNotificationParam, ProgressToken, ServerNotification,
+    ClientRequest, ErrorCode, GetExtensions, GetMeta, JsonRpcMessage, JsonRpcNotification,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, RequestId,
+    ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rmcp::{ErrorData, RoleClient};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A message that a server sends during a request, before its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,10 +99,39 @@ impl UpdateListeners {
     }
 }
 
-/// A transport that reports progress and log lines itself.
+/// The most requests of a server under way: handled, or with an answer that is being sent.
+const MAX_REQUESTS: usize = 16;
+/// The most refusals of further requests that are being sent.
+const MAX_REFUSALS: usize = 16;
+
+/// The requests of a server that are under way.
+#[derive(Clone, Default)]
+struct IncomingRequests(Arc<Mutex<HashSet<RequestId>>>);
+
+impl IncomingRequests {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request. Returns `false` if there are too many, or one with this id.
+    fn begin(&self, id: &RequestId) -> bool {
+        let mut ids = self.lock();
+        ids.len() < MAX_REQUESTS && ids.insert(id.clone())
+    }
+
+    fn end(&self, id: &RequestId) {
+        self.lock().remove(id);
+    }
+}
+
+/// A transport that reports progress and log lines itself, and bounds the requests of the server.
 pub(super) struct Tap<T> {
     transport: T,
     listeners: UpdateListeners,
+    requests: IncomingRequests,
+    refusals: Arc<Semaphore>,
+    /// `true` once a refusal was logged.
+    has_refused: bool,
 }
 
 impl<T> Tap<T> {
@@ -105,7 +139,30 @@ impl<T> Tap<T> {
         Self {
             transport,
             listeners,
+            requests: IncomingRequests::default(),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            has_refused: false,
         }
+    }
+}
+
+impl<T: Transport<RoleClient>> Tap<T> {
+    /// Answers a request above the limit with an error, which uses the permit until it is sent.
+    fn refuse(&mut self, id: RequestId, permit: Option<OwnedSemaphorePermit>) {
+        if !self.has_refused {
+            self.has_refused = true;
+            tracing::warn!(
+                target: "picktools::mcp",
+                "a server sends more than {MAX_REQUESTS} requests at once; the others are refused"
+            );
+        }
+        let message = format!("more than {MAX_REQUESTS} requests at once; wait for the answers");
+        let error = ErrorData::new(ErrorCode::INVALID_REQUEST, message, None);
+        let sending = self.transport.send(JsonRpcMessage::error(error, Some(id)));
+        drop(tokio::spawn(async move {
+            drop(sending.await);
+            drop(permit);
+        }));
     }
 }
 
@@ -123,18 +180,49 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         if let JsonRpcMessage::Request(request) = &message {
             self.listeners.register(&request.request);
         }
-        self.transport.send(message)
+        let answered = match &message {
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let requests = self.requests.clone();
+        let sending = self.transport.send(message);
+        async move {
+            let result = sending.await;
+            if let Some(id) = answered {
+                requests.end(&id);
+            }
+            result
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
+            // This waits while the server does not read its answers.
+            let permit = Arc::clone(&self.refusals).acquire_owned().await.ok();
             match self.transport.receive().await? {
+                JsonRpcMessage::Request(request) => {
+                    if self.requests.begin(&request.id) {
+                        return Some(JsonRpcMessage::Request(request));
+                    }
+                    self.refuse(request.id, permit);
+                }
                 JsonRpcMessage::Notification(notification) => match notification.notification {
                     ServerNotification::ProgressNotification(progress) => {
                         self.listeners.report_progress(progress.params);
                     }
                     ServerNotification::LoggingMessageNotification(line) => {
                         self.listeners.report_log(line.params);
+                    }
+                    ServerNotification::CancelledNotification(cancelled) => {
+                        if let Some(id) = &cancelled.params.request_id {
+                            // A cancelled request gets no answer.
+                            self.requests.end(id);
+                        }
+                        return Some(JsonRpcMessage::Notification(JsonRpcNotification {
+                            jsonrpc: notification.jsonrpc,
+                            notification: ServerNotification::CancelledNotification(cancelled),
+                        }));
                     }
                     _ => return Some(JsonRpcMessage::Notification(notification)),
                 },

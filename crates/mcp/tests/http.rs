@@ -245,3 +245,55 @@ async fn reason_of_a_failure_is_in_plain_words() {
         "{error}"
     );
 }
+
+/// Returns an event stream with this text.
+fn event_stream(text: &str) -> Reply {
+    let headers = "content-type: text/event-stream\r\n".to_owned();
+    Reply::Raw("200 OK", headers, text.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_event_fails_its_call_at_once() {
+    let server = mcp_server(|tool, request| {
+        let id = &request.body["id"];
+        match tool {
+            "good" => event_stream(&format!(
+                "data: still here\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}}}}\n\n"
+            )),
+            "cut" => event_stream("data: {\"jsonrpc\":\"2.0\",\"result\":{\"cont\n\n"),
+            _ => event_stream(&format!("data: {{\"id\":{id},\"result\":{{}}}}\n\n")),
+        }
+    });
+    let connection = open(server.url.clone()).await.expect("it is reached");
+    for tool in ["cut", "other"] {
+        let answer = tokio::time::timeout(Duration::from_secs(5), call(&connection, tool)).await;
+        let Ok(Err(ServiceError::McpError(error))) = answer else {
+            panic!("{tool}: {answer:?}")
+        };
+        assert!(
+            error.message.contains("its answer cannot be read"),
+            "{error:?}"
+        );
+    }
+    call(&connection, "good").await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_stream_is_not_opened_more_than_once_a_second() {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&opened);
+    let server = TestServer::new(move |_, request| match request.body["method"].as_str() {
+        Some("initialize") => initialized(request),
+        Some(_) => Reply::status("202 Accepted", ""),
+        None if request.head.starts_with("get") => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            event_stream("retry: 0\nid: 1\ndata:\n\n")
+        }
+        None => Reply::status("405 Method Not Allowed", ""),
+    });
+    let connection = open(server.url.clone()).await.expect("it is reached");
+    tokio::time::sleep(Duration::from_millis(4_500)).await;
+    let opened = opened.load(Ordering::Relaxed);
+    assert!((1..=4).contains(&opened), "{opened}");
+    connection.end().await;
+}

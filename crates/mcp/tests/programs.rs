@@ -5,7 +5,13 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
-use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, SilentHandler, ToolListCache};
+use picktools_mcp::{
+    ConnectOptions, Connection, Handshake, Limits, ListKind, ListLimits, SilentHandler,
+    ToolListCache,
+};
+use rmcp::model::{ElicitRequestParams, ElicitResult};
+use rmcp::service::RequestContext;
+use rmcp::{ClientHandler, ErrorData, RoleClient};
 
 /// Returns a server that runs a Python script.
 fn python(script: &str) -> Server {
@@ -140,4 +146,166 @@ async fn program_that_ends_at_once_is_described_in_plain_words() {
             assert!(said.contains("it ended before it answered"), "{said}");
         }
     }
+}
+
+/// A server that lists endlessly. `CURSOR` is the expression of the next cursor.
+const ENDLESS_SERVER: &str = r#"
+import json, sys
+page = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    if "id" not in message:
+        continue
+    answer = {"jsonrpc": "2.0", "id": message["id"]}
+    if method == "initialize":
+        info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        answer["result"] = {"protocolVersion": "2025-06-18", **info}
+    elif method == "tools/list" or method == "resources/list":
+        page += 1
+        name = f"n{page}-" + "x" * 1000
+        items = [{"name": name, "uri": f"x://{page}", "inputSchema": {"type": "object"}}, {"bad": 1}]
+        answer["result"] = {method.split("/")[0]: items, "nextCursor": CURSOR}
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown"}
+    print(json.dumps(answer), flush=True)
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endless_lists_end_at_a_repeated_cursor_or_a_limit() {
+    let limits = ListLimits {
+        pages: 50,
+        items: 30,
+        bytes: 1 << 20,
+    };
+    let small = ListLimits {
+        bytes: 10_000,
+        items: 1_000,
+        ..limits
+    };
+    for (cursor, limits, items, reason) in [
+        ("\"same\"", limits, 4, "repeats a cursor"),
+        ("\"\"", limits, 2, ""),
+        ("str(page % 3)", limits, 8, "repeats a cursor"),
+        ("str(page)", limits, 30, "more than 30 resources"),
+        ("str(page)", small, 18, "more than 10000 bytes"),
+        ("str(page) * 10000", limits, 2, "a cursor of its list"),
+    ] {
+        let server = python(&ENDLESS_SERVER.replace("CURSOR", cursor));
+        let connection = open(&server, Handshake::LegacyFirst, None).await;
+        let connection = connection.expect("it answers");
+        let listing = connection.items(ListKind::Resources, &limits).await;
+        let listing = listing.expect("a page");
+        assert_eq!(listing.items.len(), items, "{cursor}");
+        let incomplete = listing.incomplete.unwrap_or_default();
+        assert!(incomplete.contains(reason), "{cursor}: {incomplete}");
+        assert_eq!(incomplete.is_empty(), reason.is_empty(), "{incomplete}");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let tools = connection.tools(deadline, &Limits::default()).await;
+        let tools = tools.expect("a page");
+        let is_complete = tools.incomplete.is_none();
+        assert_eq!(
+            is_complete,
+            reason.is_empty(),
+            "{cursor}: {:?}",
+            tools.incomplete
+        );
+        connection.end().await;
+    }
+}
+
+/// A server that sends 500 requests before it reads an answer, then tells how many were refused in
+/// the answer to a list of tools.
+const FLOODING_SERVER: &str = r#"
+import json, sys
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+refused = answered = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        send({"id": message["id"], "result": {"protocolVersion": "2025-06-18", **info}})
+    elif method == "tools/list":
+        asked = message["id"]
+        for number in range(500):
+            send({"id": f"p{number}", "method": METHOD, "params": PARAMS})
+    elif method is None:
+        refused += "error" in message and "at once" in message["error"]["message"]
+        answered += 1
+        if answered == COUNT:
+            tool = {"name": f"refused {refused}", "inputSchema": {"type": "object"}}
+            send({"id": asked, "result": {"tools": [tool]}})
+"#;
+
+#[derive(Clone)]
+struct SlowHandler;
+
+impl ClientHandler for SlowHandler {
+    async fn create_elicitation(
+        &self,
+        _request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_a_server_above_the_limit_are_refused() {
+    let script = FLOODING_SERVER
+        .replace("METHOD", "\"elicitation/create\"")
+        .replace(
+            "PARAMS",
+            r#"{"message": "?", "requestedSchema": {"type": "object", "properties": {}}}"#,
+        )
+        .replace("COUNT", "484");
+    let options = ConnectOptions {
+        environment: &|name: &str| std::env::var_os(name),
+        deadline: Instant::now() + Duration::from_secs(30),
+        limits: &Limits::default(),
+        handshake: Handshake::LegacyFirst,
+        cache: None,
+    };
+    let connection = Connection::open(&python(&script), &options, SlowHandler).await;
+    let connection = connection.expect("it answers");
+    let tools = connection.tools(options.deadline, options.limits).await;
+    let tools = tools.expect("a list").tools;
+    assert_eq!(tools[0]["name"], "refused 484");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_floods_without_reading_is_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sent = folder.path().join("sent");
+    let script = format!(
+        r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        info = {{"capabilities": {{"tools": {{}}}}, "serverInfo": {{"name": "x", "version": "1"}}}}
+        result = {{"protocolVersion": "2025-06-18", **info}}
+        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "result": result}}), flush=True)
+    else:
+        break
+text = "x" * 10000
+for number in range(10000):
+    ping = {{"jsonrpc": "2.0", "id": number, "method": "ping", "params": {{"_meta": {{"a": text}}}}}}
+    # The answers echo nothing, so the pipe of the answers fills late.
+    print(json.dumps(ping), flush=True)
+    open({sent:?}, "w").write(str(number + 1))
+"#
+    );
+    let connection = open(&python(&script), Handshake::LegacyFirst, None).await;
+    let connection = connection.expect("it answers");
+    let deadline = Instant::now() + Duration::from_secs(6);
+    drop(connection.tools(deadline, &Limits::default()).await);
+    let count = || std::fs::read_to_string(&sent).unwrap_or_default();
+    let before = count();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(before, count(), "the server is still read");
+    let sent: u32 = before.parse().expect("a number");
+    assert!(sent < 9_000, "{sent}");
 }

@@ -90,7 +90,7 @@ fn import_mcp_from_failing_server_keeps_sent_tools() {
             vec!["first"],
             "some of its tools are missing: it ended, or closed the connection",
         ),
-        ("circle", vec!["again"], "its list has more than 500 pages"),
+        ("circle", vec!["again"], "its list repeats a cursor"),
         ("same_names", vec!["twice", "once"], "twice"),
         ("odd_schemas", vec!["odd_3", "sound"], "odd_0"),
     ] {

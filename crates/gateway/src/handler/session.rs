@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub(super) joined: Mutex<Vec<Value>>,
     /// `true` if a result was cut, so that the tool that reads the rest is listed.
     pub(super) reads_results: AtomicBool,
+    /// `true` if a list was sent before all upstreams had reported.
+    pub(super) has_partial_list: AtomicBool,
     pub(super) level: Mutex<Option<LoggingLevel>>,
     pub(super) watch: Mutex<Option<AbortHandle>>,
     /// The tasks that report changed resources, by upstream.
@@ -79,6 +81,7 @@ impl Session {
             session_tools: OnceLock::new(),
             joined: Mutex::default(),
             reads_results: AtomicBool::new(false),
+            has_partial_list: AtomicBool::new(false),
             level: Mutex::new(Some(LoggingLevel::Info)),
             watch: Mutex::default(),
             updates: Mutex::default(),
@@ -103,8 +106,8 @@ impl Session {
 }
 
 impl Handler {
-    /// Returns the tools that are listed to the client. The first request decides; the decision
-    /// then stays.
+    /// Returns the tools that are listed to the client. The first request after all upstreams have
+    /// reported decides; the decision then stays.
     pub(super) fn session_tools(&self, snapshot: &Snapshot, view: &View) -> SessionTools {
         let decide = || {
             let max_tokens = snapshot
@@ -127,6 +130,11 @@ impl Handler {
                 tokens,
             }
         };
+        if !self.gateway.is_complete() && self.session.session_tools.get().is_none() {
+            // The tools that are still missing may be too many for this decision.
+            self.session.has_partial_list.store(true, Ordering::Relaxed);
+            return decide();
+        }
         self.session.session_tools.get_or_init(decide).clone()
     }
 
@@ -259,7 +267,8 @@ impl Handler {
             let is_shown_all = || {
                 let session = session.upgrade()?;
                 let session_tools = session.session_tools.get();
-                Some(session_tools.is_some_and(|tools| tools.mode == Mode::PassThrough))
+                let is_partial = session.has_partial_list.load(Ordering::Relaxed);
+                Some(session_tools.map_or(is_partial, |tools| tools.mode == Mode::PassThrough))
             };
             let notify = || async { peer.notify_tool_list_changed().await.is_ok() };
             notify_changes(snapshots, &role, is_shown_all, notify).await;

@@ -1,5 +1,7 @@
 //! Tests of reading and checking settings.
 
+use serde_json::json;
+
 use super::*;
 
 #[test]

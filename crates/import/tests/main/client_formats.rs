@@ -117,9 +117,13 @@ args = ["${HOME}"]
         program(&configuration, "files"),
         (
             texts(&["npx", "-y", "files", "8080"]),
-            pairs(&[("MODE", "fast"), ("REGION", "eu")])
+            pairs(&[("MODE", "fast")])
         )
     );
+    let ServerTransport::Stdio { inherit, .. } = &server(&configuration, "files").transport else {
+        panic!("a program: {configuration:?}");
+    };
+    assert_eq!(inherit, &["REGION", "NOT_SET"]);
     let files = server(&configuration, "files");
     assert_eq!(files.call_timeout, Some(Duration::from_secs(5_000)));
     assert!(files.tools.permits("list") && !files.tools.permits("wipe"));

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{Place, code, eventually, gateway_program, said, text, upstream};
 use crate::cli::stderr;
+use crate::support::root;
 
 #[test]
 fn pass_through_lists_few_tools_and_notifies_changes() {
@@ -380,4 +382,65 @@ fn misleading_settings_and_names_are_refused() {
         "{}",
         stderr(&output)
     );
+}
+
+/// Returns a place with the faulty server, and one that starts only after some seconds.
+fn with_slow_server(seconds: u32) -> Place {
+    let program = root("crates/cli/tests/servers/upstream.py");
+    let script = format!(
+        "import runpy, time\ntime.sleep({seconds})\nrunpy.run_path({:?}, run_name='__main__')",
+        program.display().to_string()
+    );
+    let place = Place::with(&json!({
+        "up": upstream(),
+        "slow": {"command": "python3", "args": ["-c", script]},
+    }));
+    place.write(
+        "settings.json",
+        &json!({"mode": "pass-through", "pass_through_tokens": 100_000}),
+    );
+    place
+}
+
+#[test]
+fn slow_server_delays_only_itself() {
+    let place = with_slow_server(15);
+    let mut client = place.client(&json!({}));
+    let mut listed = Vec::new();
+    eventually("the tools of the other server are listed", || {
+        let started = Instant::now();
+        listed = client.listed();
+        let time = started.elapsed();
+        assert!(time < Duration::from_secs(5), "{time:?}");
+        listed.iter().any(|name| name == "up__echo")
+    });
+    let has = |names: &[String], name: &str| names.iter().any(|listed| listed == name);
+    assert!(!has(&listed, "slow__echo"), "{listed:?}");
+    assert_eq!(said(&client.call("up__echo", json!({"text": "a"}))), "a");
+    // A call of a tool that is not known yet waits for its server.
+    assert_eq!(said(&client.call("slow__echo", json!({"text": "b"}))), "b");
+    assert!(has(&client.listed(), "slow__echo"));
+    eventually("the client is told of the tools", || {
+        client.listed();
+        !client.told("notifications/tools/list_changed").is_empty()
+    });
+}
+
+#[test]
+fn slow_server_does_not_delay_lists_over_http() {
+    let mut servings = crate::gateway_http::Serving::start(with_slow_server(15), &[]);
+    eventually("the tools of the other server are listed", || {
+        let started = Instant::now();
+        let tools = servings.raw("GET", "/v1/tools", &[], "");
+        let time = started.elapsed();
+        assert!(time < Duration::from_secs(5), "{time:?}");
+        assert!(!tools.body.contains("slow/echo"), "{}", tools.body);
+        tools.body.contains("up/echo")
+    });
+    eventually("the tools of the slow server arrive", || {
+        let tools = servings.raw("GET", "/v1/tools", &[], "");
+        tools.body.contains("slow/echo")
+    });
+    servings.signal("TERM");
+    assert_eq!(servings.ended(), Some(0));
 }
