@@ -205,6 +205,12 @@ pub fn pointer_part(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
+/// Returns the member's name that a part of a JSON pointer stands for: the inverse of
+/// [`pointer_part`].
+pub fn name_from_pointer_part(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
 /// Names the kind of a JSON value for a message.
 pub fn kind(value: &Value) -> &'static str {
     match value {
@@ -226,6 +232,14 @@ fn shorten(message: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn pointer_part_returns_to_its_name() {
+        for name in ["a", "/", "~", "~1", "~01", "a/b~c", ""] {
+            assert_eq!(name_from_pointer_part(&pointer_part(name)), name);
+        }
+        assert_eq!(name_from_pointer_part("a~1b~0c"), "a/b~c");
+    }
 
     fn faults(schema: &Value) -> String {
         check(schema)

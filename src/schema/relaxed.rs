@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::keywords::{SubschemaForm, subschema_form};
 use super::{
-    Cost, SchemaFault, SchemaSlip, compile, count_values, is_pattern, pointer_part, resolve,
-    shorten,
+    Cost, SchemaFault, SchemaSlip, compile, count_values, is_pattern, name_from_pointer_part,
+    pointer_part, resolve, shorten,
 };
 
 /// The most keywords that are left unchecked because they do not compile. A schema with more is
@@ -105,7 +105,7 @@ fn remove(schema: &mut Value, pointer: &str) -> bool {
     let mut place = String::new();
     let mut position = 0;
     while let Some(part) = parts.get(position) {
-        let keyword = part.replace("~1", "/").replace("~0", "~");
+        let keyword = name_from_pointer_part(part);
         let steps = match subschema_form(&keyword) {
             Some(SubschemaForm::One) => 1,
             Some(SubschemaForm::List | SubschemaForm::Named) => 2,

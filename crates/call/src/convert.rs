@@ -2,7 +2,7 @@
 //! list of one. Models send them
 //! often, and their meaning is clear.
 
-use picktools::schema::{ArgumentCheck, resolve};
+use picktools::schema::{ArgumentCheck, name_from_pointer_part, resolve};
 use serde_json::Value;
 
 /// The most rounds for one call. Each converts a value; the last finds that none is left.
@@ -108,7 +108,7 @@ fn subschema<'s>(root: &'s Value, pointer: &str) -> Option<&'s Value> {
     };
     let mut schema = follow(root)?;
     for segment in pointer.split('/').skip(1) {
-        let name = segment.replace("~1", "/").replace("~0", "~");
+        let name = name_from_pointer_part(segment);
         let property = schema.get("properties").and_then(|all| all.get(&name));
         schema = follow(property.or_else(|| schema.get("items"))?)?;
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use picktools::schema::pointer_part;
 use serde_json::Value;
 
 /// Returns the differences between two definitions: the value before and the value now, by JSON
@@ -27,7 +28,7 @@ pub fn changes(
                 for (key, member) in members {
                     leaves(
                         member,
-                        &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")),
+                        &format!("{pointer}/{}", pointer_part(key)),
                         by_pointer,
                     );
                 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use picktools::schema::pointer_part;
 use picktools_provider::Tokenizer;
 use picktools_state::keys::random;
 use picktools_state::lock;
@@ -500,7 +501,7 @@ fn largest_list(value: &Value) -> Option<String> {
             }
             Value::Object(members) if depth > 0 => {
                 for (key, member) in members {
-                    let key = key.replace('~', "~0").replace('/', "~1");
+                    let key = pointer_part(key);
                     visit(member, &format!("{pointer}/{key}"), depth - 1, largest);
                 }
             }

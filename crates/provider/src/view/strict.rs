@@ -190,9 +190,7 @@ impl StrictBuilder<'_, '_> {
             let Some((holder, name)) = path.split_once('/') else {
                 continue;
             };
-            let key = schema::decode_fragment(name)
-                .replace("~1", "/")
-                .replace("~0", "~");
+            let key = schema::name_from_pointer_part(&schema::decode_fragment(name));
             let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else {
                 continue;
             };
