@@ -81,6 +81,13 @@ pub(super) struct GatewayArgs {
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
+    /// Time that lists and searches wait for servers that are starting, in seconds.
+    ///
+    /// It begins with the start of the gateway. Tools of slower servers arrive later, and clients are
+    /// notified.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2,
+        value_parser = clap::value_parser!(u64).range(..=600), help_heading = heading::GATEWAY)]
+    list_wait: u64,
     /// Folder for approved definitions and pending calls, in its subfolder `gateway`.
     ///
     /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. With
@@ -308,6 +315,7 @@ impl GatewayArgs {
             environment: Arc::new(|name: &str| std::env::var_os(name)),
             tool_cache: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
+            list_wait: Duration::from_secs(self.list_wait),
             meter: Arc::new(Counters::default()),
             pins: Some(pins),
             queue: Some(queue),

@@ -36,9 +36,6 @@ use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
 use crate::{passthrough, results, tolerance};
 
-/// The time that a list or a search waits for upstreams that have not reported yet. A slow upstream
-/// delays only its own tools: clients are told when they arrive.
-pub const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that a call waits for its upstream if that has not reported yet.
 pub(crate) const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -20,7 +20,7 @@ use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::rebuild::{NoticeLog, rebuild_snapshots};
 use crate::active_requests::ActiveRequests;
@@ -78,6 +78,9 @@ pub struct GatewayOptions {
     /// The default for sharing connections. One client can share all of them; with several clients,
     /// the state of one must stay invisible to the others.
     pub share: Share,
+    /// The time from the start in which lists and searches wait for servers that have not reported
+    /// yet. A slower server delays only its own tools: clients are told when they arrive.
+    pub list_wait: Duration,
 }
 
 /// A front end for clients that accepts the keys of the settings.
@@ -204,6 +207,7 @@ impl Gateway {
             store,
             meter,
             share,
+            list_wait,
         } = options;
         if let Some(store) = &store {
             let meter = Arc::clone(&meter);
@@ -243,6 +247,7 @@ impl Gateway {
             store: store.clone(),
             pins: pins.clone(),
             share,
+            list_deadline: Instant::now() + list_wait,
             meter,
             journal,
             environment,

@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use self::session::{Session, notify_changes};
 use crate::api_keys::RequestIdentity;
-use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT, LISTING_TIMEOUT};
+use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
@@ -51,8 +51,6 @@ use crate::upstream::{Owner, ServerDown};
 const PAGE_SIZE: usize = 200;
 /// The time that a client has to accept a notification before the notification is dropped.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time that a client's handshake waits for servers that have not reported yet.
-const INSTRUCTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most queued notifications about changed resources.
 const MAX_UPDATES: usize = 64;
 
@@ -119,7 +117,7 @@ impl Handler {
             SEARCH | READ_RESULT => None,
             _ => Some(name),
         };
-        self.gateway.wait_for_listings(LISTING_TIMEOUT).await;
+        self.gateway.wait_for_listings().await;
         if let Some(called) = called {
             let wait = self.gateway.wait_for_tool(&caller.role, called);
             drop(timeout(FIRST_LISTING_TIMEOUT, wait).await);
@@ -220,7 +218,7 @@ impl Handler {
     /// Returns the instructions for a client. They wait a moment for servers that have not reported
     /// yet, because a client reads them once.
     async fn instructions(&self, context: &RequestContext<RoleServer>) -> String {
-        self.gateway.wait_for_listings(INSTRUCTIONS_TIMEOUT).await;
+        self.gateway.wait_for_listings().await;
         instructions::instructions(&self.gateway, &self.caller(context).role)
     }
 
@@ -410,7 +408,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListToolsResult, ErrorData>> {
         let answer = async move {
-            self.gateway.wait_for_listings(LISTING_TIMEOUT).await;
+            self.gateway.wait_for_listings().await;
             let snapshot = self.gateway.snapshot();
             let view = snapshot.view(&self.caller(&context).role);
             let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;

@@ -10,7 +10,7 @@ use picktools::{Access, Catalog};
 use picktools_call::CallError;
 use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::active_requests::ActiveRequests;
 use crate::elicitations::PendingElicitations;
@@ -54,6 +54,8 @@ pub struct Hub {
     /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
     pub(crate) share: Share,
+    /// The end of the time in which lists wait for upstreams.
+    pub(crate) list_deadline: Instant,
     /// The receiver of events.
     pub meter: Arc<dyn Meter>,
     /// The journal of decisions.
@@ -180,11 +182,12 @@ impl Hub {
         }
     }
 
-    /// Waits until each upstream has reported, at most for `time`.
-    pub fn wait_for_listings(&self, time: Duration) -> BoxFuture<'_, ()> {
+    /// Waits until each upstream has reported, at most until the time for lists is over.
+    pub fn wait_for_listings(&self) -> BoxFuture<'_, ()> {
         let wait = async move {
             let mut complete = self.complete.subscribe();
-            drop(timeout(time, complete.wait_for(|complete| *complete)).await);
+            let all_reported = complete.wait_for(|complete| *complete);
+            drop(timeout_at(self.list_deadline, all_reported).await);
         };
         wait.boxed()
     }

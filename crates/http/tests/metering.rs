@@ -43,6 +43,7 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
         store: None,
         meter: counters.clone(),
         share: Share::All,
+        list_wait: Duration::from_secs(20),
     });
     let gateway = gateway.expect("a gateway");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));

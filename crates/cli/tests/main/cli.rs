@@ -19,6 +19,8 @@ pub(crate) fn picktools(arguments: &[&str]) -> Command {
     command.current_dir(root("")).env_clear().args(arguments);
     // There is no cache by default: a file cannot contain a folder.
     command.env("PICKTOOLS_CACHE_DIR", root("Cargo.toml/cache"));
+    // On a busy machine, a server starts slowly.
+    command.env("PICKTOOLS_LIST_WAIT", "20");
     command
 }
 

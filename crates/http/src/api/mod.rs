@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use picktools_gateway::calls::LISTING_TIMEOUT;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::{Snapshot, View};
 use picktools_gateway::upstream::ServerDown;
@@ -83,7 +82,7 @@ impl Api {
     ///
     /// A request waits a short time for upstreams that have not listed their tools yet.
     async fn view(&self, role: &str) -> Result<(Arc<Snapshot>, Arc<View>), Problem> {
-        self.hub.wait_for_listings(LISTING_TIMEOUT).await;
+        self.hub.wait_for_listings().await;
         let snapshot = self.hub.snapshot();
         let view = snapshot.view(role)?;
         Ok((snapshot, view))

@@ -185,6 +185,7 @@ pub(crate) fn options(
         store: Some(store.clone()),
         meter: Arc::new(Counters::default()),
         share: Share::Owner,
+        list_wait: Duration::from_secs(20),
     }
 }
 

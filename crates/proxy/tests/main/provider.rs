@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -61,6 +62,7 @@ impl ProxyClient {
             store: None,
             meter: Arc::new(Counters::default()),
             share: Share::All,
+            list_wait: Duration::from_secs(20),
         });
         let gateway = gateway.expect("a gateway");
         let proxy = Proxy::new(Arc::clone(gateway.hub())).expect("a proxy");

@@ -405,7 +405,7 @@ fn with_slow_server(seconds: u32) -> Place {
 #[test]
 fn slow_server_delays_only_itself() {
     let place = with_slow_server(15);
-    let mut client = place.client(&json!({}));
+    let mut client = place.client_with_options(&["--list-wait", "2"]);
     let mut listed = Vec::new();
     eventually("the tools of the other server are listed", || {
         let started = Instant::now();
@@ -428,7 +428,7 @@ fn slow_server_delays_only_itself() {
 
 #[test]
 fn slow_server_does_not_delay_lists_over_http() {
-    let mut servings = crate::gateway_http::Serving::start(with_slow_server(15), &[]);
+    let mut servings = crate::gateway_http::Serving::start(with_slow_server(15), &["--list-wait", "2"]);
     eventually("the tools of the other server are listed", || {
         let started = Instant::now();
         let tools = servings.raw("GET", "/v1/tools", &[], "");

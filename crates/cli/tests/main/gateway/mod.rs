@@ -194,7 +194,10 @@ impl Place {
 }
 
 pub(crate) fn gateway_program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_picktools"))
+    let mut program = Command::new(env!("CARGO_BIN_EXE_picktools"));
+    // On a busy machine, a server starts slowly.
+    program.env("PICKTOOLS_LIST_WAIT", "20");
+    program
 }
 
 /// A client that speaks the protocol line by line.
