@@ -428,7 +428,8 @@ fn slow_server_delays_only_itself() {
 
 #[test]
 fn slow_server_does_not_delay_lists_over_http() {
-    let mut servings = crate::gateway_http::Serving::start(with_slow_server(15), &["--list-wait", "2"]);
+    let mut servings =
+        crate::gateway_http::Serving::start(with_slow_server(15), &["--list-wait", "2"]);
     eventually("the tools of the other server are listed", || {
         let started = Instant::now();
         let tools = servings.raw("GET", "/v1/tools", &[], "");
