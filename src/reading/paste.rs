@@ -1,8 +1,8 @@
 //! The request beside pasted matter: logs, code, data, mails, quotations, stories.
 //!
 //! A message of several lines is split, and each line gets the log-odds that it belongs to the
-//! request: from its words and from its place in the text. The lines near the best one are the
-//! request. `models/train/reader/lines.py` has the same rules.
+//! request: from its words and from its place in the text. The lines with the best or nearly the
+//! best log-odds are the request. `models/train/reader/lines.py` has the same rules.
 
 use std::ops::Range;
 
@@ -15,23 +15,25 @@ pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
 const PLACE_VALUES: usize = 19;
 /// The number of values of a line's sentences.
 const SENTENCE_VALUES: usize = 5;
-/// The smallest length, in bytes, of pasted matter without a fence. Shorter lines beside the request
-/// are the user's own words.
+/// The smallest total length, in bytes, of pasted matter without a fence. If all lines beside the
+/// request are shorter together, they are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;
 /// The largest number of characters of a line that are read.
 const MAX_LINE_CHARS: usize = 300;
-/// The numbers of characters and sentences of a line that are read as sentences.
+/// The largest number of characters of a line that are split into sentences.
 const MAX_SENTENCE_CHARS: usize = 600;
+/// The largest number of sentences of a line that get log-odds of their own.
 const MAX_SENTENCES: usize = 12;
-/// The number of sentences from which their log-odds describe a line.
+/// The smallest number of sentences in a line whose sentences get log-odds of their own.
 const MIN_SENTENCES: usize = 3;
-/// The log-odds that a line asks for something below which it is not the request: a greeting, thanks.
+/// The smallest [`LineScore::scope`] of a request. Greetings and thanks have less.
 const MIN_SCOPE: f32 = -1.0;
-/// The largest difference of log-odds to the best line with which a line belongs to the request.
+/// A line belongs to the request if its log-odds are at most this much below those of the best
+/// line.
 const MARGIN: f32 = 1.5;
-/// The log-odds from which a line belongs to the request in any case.
+/// A line with at least these log-odds belongs to the request in any case.
 const CERTAIN: f32 = 0.0;
 /// The marks that open and close a fence.
 const FENCES: [&str; 3] = ["```", "~~~", "\"\"\""];
@@ -259,8 +261,8 @@ fn sentences(line: &str) -> Vec<&str> {
     sentences
 }
 
-/// Returns the lines inside fences. A fence that never closes reaches to the end, unless it is one
-/// of quotation marks.
+/// Returns the lines inside fences. A fence that never closes reaches to the end of the text. One
+/// made of quotation marks must close.
 fn fenced(lines: &[&str]) -> Vec<bool> {
     let mut fenced = vec![false; lines.len()];
     let mut open: Option<(&str, usize)> = None;

@@ -44,9 +44,10 @@ pub(super) struct AccessArgs {
     ///
     /// Tools that are limited to other modes are neither picked nor called. In the mode read-only,
     /// tools that are marked as unsafe or as changing something are not picked or called either.
-    /// Tools without such a mark are picked. Calls of such a tool need a confirmation, unless a
-    /// trusted source marks the tool as read-only. `call` and `run` ask for it, or take --yes.
-    /// `validate` reports the calls as waiting for approval.
+    ///
+    /// Other tools are picked in the mode read-only. Their calls need a confirmation, unless a
+    /// trusted source marks the tool as read-only. `call` and `run` ask for the confirmation, or
+    /// take --yes. `validate` reports the calls as waiting for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
     /// Allow only tools with this capability; if repeated, with all of them.

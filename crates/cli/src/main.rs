@@ -52,6 +52,7 @@ mod validate;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -235,6 +236,16 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
+/// Returns the path of this program.
+fn own_program() -> Option<PathBuf> {
+    // On Linux this path also holds after the file was replaced by another version.
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        return Some(own);
+    }
+    std::env::current_exe().ok()
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments
@@ -243,7 +254,9 @@ fn main() -> ExitCode {
     {
         return picktools_mcp::supervise(arguments);
     }
-    picktools_mcp::supervise_programs();
+    if let Some(program) = own_program() {
+        picktools_mcp::supervise_programs(program);
+    }
     if std::env::args_os().len() <= 1 {
         output::note_lines(OVERVIEW);
         return ExitCode::from(2);

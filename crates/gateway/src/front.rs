@@ -153,7 +153,7 @@ fn definitions_of(tools: usize, sources: &[String], unavailable: &str) -> [Value
 fn unavailable(view: &View, servers_down: &[ServerDown]) -> String {
     let mut parts = Vec::new();
     for down in servers_down.iter().take(MAX_NAMED) {
-        parts.push(format!("{} (cannot be used)", down.server));
+        parts.push(down.describe());
     }
     parts.extend(quarantined_parts(&view.quarantined));
     if parts.is_empty() {

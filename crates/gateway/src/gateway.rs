@@ -15,7 +15,7 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
-use picktools_state::{StateStore, StoreFault, lock};
+use picktools_state::{StateStore, StoreFault, keys, lock};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use tokio::sync::{Notify, mpsc, watch};
@@ -247,6 +247,7 @@ impl Gateway {
             store: store.clone(),
             pins: pins.clone(),
             share,
+            started: keys::now(),
             list_deadline: Instant::now() + list_wait,
             meter,
             journal,

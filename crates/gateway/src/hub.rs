@@ -54,6 +54,8 @@ pub struct Hub {
     /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
     pub(crate) share: Share,
+    /// The time of its start, in seconds since 1970.
+    pub(crate) started: u64,
     /// The end of the time in which lists wait for upstreams.
     pub(crate) list_deadline: Instant,
     /// The receiver of events.
@@ -85,11 +87,27 @@ impl Hub {
             let server = &upstream.server.name;
             let is_allowed =
                 access.allow_sources.is_empty() || access.allow_sources.contains(server);
-            if is_allowed && !access.deny_sources.contains(server) {
-                down.extend(upstream.server_down());
+            if !is_allowed || access.deny_sources.contains(server) {
+                continue;
+            }
+            match upstream.server_down() {
+                None if self.is_starting(server) => {
+                    down.push(ServerDown::starting(server, self.started));
+                }
+                state => down.extend(state),
             }
         }
         down
+    }
+
+    /// Returns `true` if a server has sent no tools yet, and has not failed either.
+    fn is_starting(&self, server: &str) -> bool {
+        if self.is_complete() || self.live.borrow().contains_key(server) {
+            return false;
+        }
+        let snapshot = self.snapshot();
+        let mut tools = snapshot.engine.catalog().tools().iter();
+        !tools.any(|tool| tool.source.as_deref() == Some(server))
     }
 
     pub(crate) fn forget(&self, owner: &Owner) {

@@ -55,24 +55,16 @@ fn describe_servers(hub: &Hub, view: &View) -> String {
 
 /// Returns sentences about the servers and tools that cannot be used.
 fn describe_unavailable(hub: &Hub, view: &View) -> String {
-    let mut text = String::new();
-    let mut down = Vec::new();
-    for server_down in hub.servers_down(&view.options.access) {
-        if down.len() < MAX_NAMED {
-            down.push(server_down.server);
-        }
+    let servers_down = hub.servers_down(&view.options.access);
+    let mut parts = Vec::new();
+    for server_down in servers_down.iter().take(MAX_NAMED) {
+        parts.push(server_down.describe());
     }
-    if !down.is_empty() {
-        text.push_str(&format!(
-            " These cannot be used at the moment: {}.",
-            down.join(", ")
-        ));
+    parts.extend(quarantined_parts(&view.quarantined));
+    if parts.is_empty() {
+        return String::new();
     }
-    let quarantined = quarantined_parts(&view.quarantined);
-    if !quarantined.is_empty() {
-        text.push_str(&format!(" Not available: {}.", quarantined.join(", ")));
-    }
-    text
+    format!(" Not available at the moment: {}.", parts.join(", "))
 }
 
 /// Returns the beginning of the approved instructions of each server that has a visible tool. They

@@ -105,9 +105,30 @@ pub struct ServerDown {
     pub(crate) why: String,
     /// The time since when, in seconds since 1970.
     pub(crate) since: u64,
+    #[serde(skip)]
+    pub(crate) is_starting: bool,
 }
 
 impl ServerDown {
+    /// Creates the report about a server that has not answered since the start of the gateway.
+    pub(crate) fn starting(server: &str, since: u64) -> Self {
+        Self {
+            server: server.to_owned(),
+            why: "it is starting; try again in a few seconds".to_owned(),
+            since,
+            is_starting: true,
+        }
+    }
+
+    /// Returns the name with the state, for a list.
+    pub(crate) fn describe(&self) -> String {
+        let state = match self.is_starting {
+            true => "starting",
+            false => "cannot be used",
+        };
+        format!("{} ({state})", self.server)
+    }
+
     /// Returns `true` if a name is that of a tool of this server.
     pub(crate) fn may_have(&self, tool_name: &str) -> bool {
         let (server, name) = (self.server.to_lowercase(), tool_name.to_lowercase());
@@ -283,6 +304,7 @@ impl Upstream {
             // What the server wrote is for the log.
             why: reason.lines().next().unwrap_or_default().to_owned(),
             since,
+            is_starting: false,
         })
     }
 

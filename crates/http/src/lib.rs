@@ -9,7 +9,7 @@
 mod problem;
 mod api;
 mod console;
-mod permit_body;
+mod guarded_body;
 mod mcp_requests;
 mod server;
 

@@ -45,8 +45,8 @@ use tracing::field::Empty;
 
 use crate::api::Api;
 use crate::console;
+use crate::guarded_body::{hold, refuse};
 use crate::mcp_requests;
-use crate::permit_body::{ActiveBody, PermitBody, refuse};
 use crate::problem::Problem;
 
 /// The path of the MCP endpoint.
@@ -415,7 +415,7 @@ async fn admit(
         }
         frontend.add_session(new_session, &api_key).await;
     }
-    PermitBody::wrap(response, permit)
+    hold(response, permit)
 }
 
 impl HttpFrontend {
@@ -452,7 +452,7 @@ async fn admit_api_request(
         Ok((api_key, permit)) => {
             let sender = api_key.request_identity();
             drop(request.extensions_mut().insert(sender));
-            PermitBody::wrap(next.run(request).await, Some(permit))
+            hold(next.run(request).await, permit)
         }
         Err(refusal) => Problem::from(refusal).into_response(),
     }
@@ -511,7 +511,7 @@ async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next)
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
     };
-    ActiveBody::wrap(next.run(request).await, active)
+    hold(next.run(request).await, active)
 }
 
 /// Answers a request to an unknown path.
@@ -562,9 +562,9 @@ impl ModelRoute {
 /// Authenticates and limits a request to a model, and forwards it.
 async fn proxy_model_request(State(route): State<ModelRoute>, request: Request) -> Response {
     match route.admit(request.headers()).await {
-        Ok((permit, sender)) => PermitBody::wrap(
+        Ok((permit, sender)) => hold(
             route.proxy.forward(route.api, &sender, request).await,
-            Some(permit),
+            permit,
         ),
         Err(refusal) => picktools_proxy::refuse(&refusal),
     }
@@ -590,7 +590,7 @@ async fn admit_operator(
         Ok((api_key, permit)) => {
             let sender = api_key.request_identity();
             drop(request.extensions_mut().insert(sender));
-            PermitBody::wrap(next.run(request).await, Some(permit))
+            hold(next.run(request).await, permit)
         }
         Err(refusal) => refuse(&refusal),
     }

@@ -21,23 +21,13 @@ const START_ERROR: &str = "picktools supervise-server: cannot start the program:
 /// The path of the program that supervises others.
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Starts the programs of servers under supervision from now on.
+/// Starts the programs of servers under the supervision of a program from now on.
 ///
-/// The calling program must run [`supervise`] if its first argument is [`SUPERVISE`]. Has no effect
-/// on Windows, where jobs have the same purpose.
-pub fn supervise_programs() {
-    if !cfg!(unix) {
-        return;
-    }
-    // On Linux this path also holds after the file was replaced by another version.
-    let own = PathBuf::from("/proc/self/exe");
-    let program = if own.exists() {
-        Some(own)
-    } else {
-        std::env::current_exe().ok()
-    };
-    if let Some(program) = program {
-        SUPERVISOR.get_or_init(|| program);
+/// The supervisor must run [`supervise`] if its first argument is [`SUPERVISE`]. Has no effect on
+/// Windows, where jobs have the same purpose.
+pub fn supervise_programs(supervisor: PathBuf) {
+    if cfg!(unix) {
+        SUPERVISOR.get_or_init(|| supervisor);
     }
 }
 

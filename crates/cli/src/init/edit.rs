@@ -10,7 +10,7 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_gateway::name_fault;
 use picktools_import::mcp;
 use picktools_import::mcp::{
-    CommonEntry, ConfigEnvironment, Configuration, McpConfigError, ServerFault,
+    CommonEntry, ConfigEnvironment, Configuration, McpConfigError, ServerFault, ServerTransport,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -381,11 +381,20 @@ fn check(file: &str) -> anyhow::Result<ServerCheck> {
         read: &|_| Ok(String::new()),
     };
     let Configuration {
-        faults, warnings, ..
+        servers,
+        faults,
+        warnings,
+        ..
     } = mcp::parse_configuration(file, &surroundings).map_err(invalid)?;
+    let mut variables = variables.into_inner();
+    for server in servers {
+        if let ServerTransport::Stdio { inherit, .. } = server.transport {
+            variables.extend(inherit);
+        }
+    }
     Ok(ServerCheck {
         faults,
         warnings,
-        variables: variables.into_inner(),
+        variables,
     })
 }

@@ -220,7 +220,7 @@ fn real_clients_reach_real_servers_through_the_gateway() {
         .to_string_lossy()
         .into_owned();
     let arguments = place.arguments();
-    let mut stdio = vec!["stdio", &program, "mcp"];
+    let mut stdio = vec!["stdio", &program, "mcp", "--list-wait", "20"];
     stdio.extend(arguments.iter().map(String::as_str));
     for script in ["official.py", "official.mjs", "fastmcp_client.py"] {
         let lines = client(script, &stdio, "auto", &steps);
