@@ -15,29 +15,29 @@ pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
 const PLACE_VALUES: usize = 19;
 /// The number of values of a line's sentences.
 const SENTENCE_VALUES: usize = 5;
-/// The smallest total length, in bytes, of pasted matter without a fence. If all lines beside the
-/// request are shorter together, they are the user's own words.
+/// The smallest total length, in bytes, of pasted matter without a fence. If the lines beside the
+/// request have fewer bytes in total, they are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;
-/// The largest number of characters of a line that are read.
+/// The largest number of characters from which a line or a sentence gets its score.
 const MAX_LINE_CHARS: usize = 300;
 /// The largest number of characters of a line that are split into sentences.
 const MAX_SENTENCE_CHARS: usize = 600;
 /// The largest number of sentences of a line that get log-odds of their own.
 const MAX_SENTENCES: usize = 12;
-/// The smallest number of sentences in a line whose sentences get log-odds of their own.
+/// In a line with fewer sentences than this, sentences get no log-odds of their own.
 const MIN_SENTENCES: usize = 3;
 /// The smallest [`LineScore::scope`] of a request. Greetings and thanks have less.
 const MIN_SCOPE: f32 = -1.0;
 /// A line belongs to the request if its log-odds are at most this much below those of the best
 /// line.
 const MARGIN: f32 = 1.5;
-/// A line with at least these log-odds belongs to the request in any case.
+/// A line with at least these log-odds belongs to the request, however much better the best line is.
 const CERTAIN: f32 = 0.0;
 /// The marks that open and close a fence.
 const FENCES: [&str; 3] = ["```", "~~~", "\"\"\""];
-/// The characters of a line that separates parts of a text.
+/// The characters of rules: lines such as `-----`, which separate parts of a text.
 const RULES: [char; 5] = ['-', '=', '*', '_', '#'];
 /// The beginnings of quoted and listed lines.
 const MARKS: [&str; 11] = [">", "|", "#", "//", "- ", "* ", "+", "<", "{", "\"", "“"];
@@ -222,8 +222,8 @@ fn beginning(text: &str, count: usize) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns the best, worst and mean score of the sentences of a line, whether it has many, and
-/// their number.
+/// Returns the best, worst and mean score of the sentences of a line, whether there are at least
+/// [`MIN_SENTENCES`] of them, and their number.
 fn sentence_values(model: &ReaderModel, line: &str) -> [f32; SENTENCE_VALUES] {
     let sentences = sentences(beginning(line, MAX_SENTENCE_CHARS));
     let count = sentences.len().min(8) as f32 / 8.0;

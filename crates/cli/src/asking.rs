@@ -74,7 +74,7 @@ pub(super) struct AccessArgs {
     /// A source is the server, document or file that a tool comes from.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
-    /// Deny this source and sources with confusable names; may be repeated.
+    /// Deny this source and sources whose names look like it; may be repeated.
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
     /// Exclude this tool from picks and calls; may be repeated.

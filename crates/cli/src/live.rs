@@ -38,8 +38,8 @@ pub(super) struct LiveArgs {
     refresh: bool,
     /// Use cached tools of any age; do not contact MCP servers.
     ///
-    /// This affects MCP servers only. Options that name other services (in some commands: --llm-url,
-    /// --embed-url, --store) still use the network.
+    /// This affects MCP servers only. If the command has options that name other services, such as
+    /// --llm-url, --embed-url or --store, those services are still contacted.
     #[arg(long)]
     offline: bool,
     /// Timeout in milliseconds for each MCP server to connect and list its tools.

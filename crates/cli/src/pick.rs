@@ -47,10 +47,10 @@ Examples:
 
 /// Pick the tools that a request needs.
 ///
-/// By default, each pick has a score and a reason. Tools below the threshold and ineligible tools
-/// are only counted. Two kinds of ineligible tools are named: those that the request names, and the
-/// best match among them (see --tell-blocked). --explain also shows how the best 100 tools above the
-/// threshold scored, and why up to 50 tools are ineligible.
+/// By default, each pick has a score and a reason. Tools below the threshold are only counted, and
+/// so are most ineligible tools. An ineligible tool is listed if the request names it, or if it is
+/// the best match of all ineligible tools (see --tell-blocked). --explain also shows how the best
+/// 100 tools above the threshold scored, and why up to 50 tools are ineligible.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct PickCommand {
@@ -118,8 +118,8 @@ pub(super) struct PickCommand {
     /// Print tools and skills as a section of a prompt.
     ///
     /// The section replaces the list. It contains the picked tools, or all tools that the caller
-    /// may use. With --provider, the tools have the names that this provider's definitions have,
-    /// and with --names alone those of openai.
+    /// may use. With --provider or --names, the tools have the names of definitions for a provider:
+    /// the one of --provider, or openai if it is missing.
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "picks", conflicts_with_all = ["json", "explain"],
         help_heading = heading::OUTPUT)]
