@@ -11,7 +11,7 @@ use super::model::ReaderModel;
 
 /// The number of values that describe a line.
 pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
-/// The number of values of a line's own score and its place.
+/// The number of values that describe a line's words and its place.
 const PLACE_VALUES: usize = 19;
 /// The number of values of a line's sentences.
 const SENTENCE_VALUES: usize = 5;
@@ -80,7 +80,7 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
     Some(eligible.into_iter().map(line).collect())
 }
 
-/// Keeps the items for which `is_kept` is `true`, if there are any.
+/// Removes the items for which `is_kept` is `false`. If that is every item, keeps all of them.
 fn retain_if_any<T>(items: &mut Vec<T>, is_kept: impl Fn(&T) -> bool) {
     if items.iter().any(&is_kept) {
         items.retain(is_kept);

@@ -45,7 +45,7 @@ pub(super) struct AccessArgs {
     /// Tools that are limited to other modes are neither picked nor called. In the mode read-only,
     /// tools that are marked as unsafe or as changing something are not picked or called either.
     ///
-    /// Other tools are picked in the mode read-only. Their calls need a confirmation, unless a
+    /// All other tools may be picked in the mode read-only. Their calls need a confirmation, unless a
     /// trusted source marks the tool as read-only. `call` and `run` ask for the confirmation, or
     /// take --yes. `validate` reports the calls as waiting for approval.
     #[arg(long, value_name = "MODE")]

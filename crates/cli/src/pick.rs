@@ -118,8 +118,8 @@ pub(super) struct PickCommand {
     /// Print tools and skills as a section of a prompt.
     ///
     /// The section replaces the list. It contains the picked tools, or all tools that the caller
-    /// may use. With --provider or --names, the tools have the names of definitions for a provider:
-    /// the one of --provider, or openai if it is missing.
+    /// may use. With --provider, each tool has the name that it has in the definitions for that
+    /// provider. With --names but without --provider, it has its name in the definitions for openai.
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "picks", conflicts_with_all = ["json", "explain"],
         help_heading = heading::OUTPUT)]
@@ -173,8 +173,8 @@ struct PicksArgs {
     /// Timeout in milliseconds, from the start of the program.
     ///
     /// An embedding model or reranker that is not ready in time is skipped, and the result says so.
-    /// Reading the catalog takes part of this time, but is never cut short. For MCP servers,
-    /// --server-timeout-ms limits it.
+    /// Reading the catalog uses up part of this time, but always finishes. Another option,
+    /// --server-timeout-ms, limits the time for each MCP server.
     #[arg(long, value_name = "MS", value_parser = integer::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }
