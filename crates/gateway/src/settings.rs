@@ -99,6 +99,14 @@ pub struct HttpSettings {
     pub max_sessions: usize,
     /// The number of seconds without a request after which a session ends.
     pub session_s: u64,
+    /// The most connections. Above that, one without a request under way is closed. It is lowered
+    /// if the process may open few files.
+    pub max_connections: usize,
+    /// The most connections from one address.
+    pub max_connections_per_address: usize,
+    /// The number of seconds in which a client must send the headers of a request, also the first
+    /// and the next one.
+    pub headers_s: u64,
 }
 
 impl Default for HttpSettings {
@@ -109,6 +117,9 @@ impl Default for HttpSettings {
             calls: false,
             max_sessions: 1_000,
             session_s: 1_800,
+            max_connections: 2_000,
+            max_connections_per_address: 1_000,
+            headers_s: 30,
         }
     }
 }
@@ -411,6 +422,15 @@ impl Settings {
             {
                 return refuse(&format!("`inherit`: {fault}"));
             }
+        }
+        let http = &self.http;
+        if http.max_connections == 0 || http.max_connections_per_address == 0 || http.headers_s == 0
+        {
+            return Err(SettingsError(
+                "http: `max_connections`, `max_connections_per_address` and `headers_s` must be at \
+                 least 1"
+                    .to_owned(),
+            ));
         }
         self.check_overrides().map_err(SettingsError)?;
         let mut names = std::collections::BTreeSet::new();

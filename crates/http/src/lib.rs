@@ -7,9 +7,11 @@
 // Modules are in reading order: each uses only modules above it. A test of the library checks this
 // (`tests/main/architecture.rs`).
 mod problem;
+mod body_time;
 mod api;
 mod console;
 mod guarded_body;
+mod connections;
 mod mcp_requests;
 mod server;
 

@@ -1,5 +1,7 @@
 //! Requests to the MCP endpoint: content types, and bodies that cannot be read.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -9,6 +11,9 @@ use futures_util::StreamExt;
 use picktools_gateway::client_messages;
 use serde_json::Value;
 use sse_stream::SseStream;
+use tokio::time::timeout;
+
+use crate::body_time::{BODY_TIMEOUT, describe_slow_body};
 
 /// The largest body of a request, in bytes.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -58,9 +63,9 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
     if accepts != Accepts::AsNamed {
         parts.headers.insert(header::ACCEPT, ACCEPTED);
     }
-    let Ok(bytes) = to_bytes(body, MAX_BODY_BYTES).await else {
-        let reason = format!("the body is longer than {MAX_BODY_BYTES} bytes, or incomplete");
-        return answer(StatusCode::PAYLOAD_TOO_LARGE, &invalid_request(&reason));
+    let bytes = match read_body(body, BODY_TIMEOUT).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal,
     };
     let mended = match client_messages::parse_message(&bytes) {
         Ok((_, text)) => {
@@ -93,6 +98,24 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
     response
 }
 
+/// Reads a body, or returns the answer to one that is too long, incomplete or late.
+async fn read_body(body: Body, time: Duration) -> Result<Bytes, Response> {
+    match timeout(time, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(_)) => {
+            let reason = format!("the body is longer than {MAX_BODY_BYTES} bytes, or incomplete");
+            Err(answer(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &invalid_request(&reason),
+            ))
+        }
+        Err(_) => Err(answer(
+            StatusCode::REQUEST_TIMEOUT,
+            &invalid_request(&describe_slow_body()),
+        )),
+    }
+}
+
 fn invalid_request(reason: &str) -> Value {
     client_messages::answer(Value::Null, client_messages::INVALID_REQUEST, reason)
 }
@@ -123,6 +146,16 @@ async fn without_stream(response: Response) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn body_that_never_ends_is_refused_in_time() {
+        let first = futures_util::stream::iter([Ok::<_, std::io::Error>("{")]);
+        let body = Body::from_stream(first.chain(futures_util::stream::pending()));
+        let time = Duration::from_millis(50);
+        let read = timeout(Duration::from_secs(20), read_body(body, time)).await;
+        let refusal = read.expect("an answer").expect_err("it is not complete");
+        assert_eq!(refusal.status(), StatusCode::REQUEST_TIMEOUT);
+    }
 
     #[test]
     fn accepted_types_are_recognised() {

@@ -18,7 +18,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum_server::Handle;
-use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -30,7 +29,7 @@ use picktools_gateway::calls::Caller;
 use picktools_gateway::handler::{Handler, SESSION};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::sessions::Sessions;
-use picktools_gateway::settings::{DEFAULT_ROLE, Settings};
+use picktools_gateway::settings::{DEFAULT_ROLE, HttpSettings, Settings};
 use picktools_gateway::upstream::Owner;
 use picktools_gateway::{ClientFrontend, Gateway, GatewayError, GatewayEvent};
 use picktools_proxy::Proxy;
@@ -44,6 +43,7 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use crate::api::Api;
+use crate::connections::{self, ConnectionLimits, Connections, LimitedAcceptor};
 use crate::console;
 use crate::guarded_body::{hold, refuse};
 use crate::mcp_requests;
@@ -67,8 +67,8 @@ const MAX_HEADERS: usize = 100;
 const MAX_HEADER_BYTES: usize = 32 << 10;
 /// The largest number of headers that the HTTP library parses. Above it, the library answers.
 const MAX_PARSED_HEADERS: usize = 1_000;
-/// The time in which a client has to send the headers of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest duration of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which connections end after their last response.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -718,7 +718,12 @@ async fn start_server(
     });
     let app = router(hub, &frontend, config)?;
     let handle = Handle::new();
-    let server_task = spawn_server(app, listener, options, &handle).await?;
+    let service = ListenerService {
+        app,
+        listener,
+        handle: handle.clone(),
+    };
+    let server_task = spawn_server(service, options, &settings.http).await?;
     let cleaned = Arc::clone(&frontend);
     let cleanup_task = tokio::spawn(async move {
         loop {
@@ -877,7 +882,8 @@ fn router(
         .layer(middleware::from_fn_with_state(
             Arc::clone(hub),
             count_active,
-        ));
+        ))
+        .layer(middleware::from_fn(connections::count_request));
     Ok(app)
 }
 
@@ -897,26 +903,35 @@ fn cors(frontend: Arc<HttpFrontend>) -> CorsLayer {
         .max_age(PREFLIGHT_AGE)
 }
 
-/// Serves the routes on the listener, with TLS if the options have a certificate.
-async fn spawn_server(
+/// The routes of a server and the listener on which it serves them.
+struct ListenerService {
     app: Router,
     listener: TcpListener,
+    handle: Handle<SocketAddr>,
+}
+
+/// Serves the routes on the listener, with TLS if the options have a certificate.
+async fn spawn_server(
+    service: ListenerService,
     options: &HttpServerOptions,
-    handle: &Handle<SocketAddr>,
+    settings: &HttpSettings,
 ) -> Result<tokio::task::JoinHandle<std::io::Result<()>>, GatewayError> {
-    let app = app.into_make_service();
-    let mut server = axum_server::from_tcp(listener)
+    let app = service.app.into_make_service();
+    let header_timeout = Duration::from_secs(settings.headers_s);
+    let mut server = axum_server::from_tcp(service.listener)
         .map_err(|error| listen_error(options, &error))?
-        .handle(handle.clone());
+        .handle(service.handle)
+        // A connection of HTTP/2 has requests without end, and none of the limits of HTTP/1.
+        .http1_only()
+        .first_request_timeout(header_timeout);
     server
         .http_builder()
         .http1()
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(header_timeout)
         .max_headers(MAX_PARSED_HEADERS);
+    let acceptor = LimitedAcceptor(Connections::new(ConnectionLimits::new(settings)));
     let Some(TlsFiles { certificate, key }) = &options.tls else {
-        return Ok(tokio::spawn(
-            server.acceptor(NoDelayAcceptor::new()).serve(app),
-        ));
+        return Ok(tokio::spawn(server.acceptor(acceptor).serve(app)));
     };
     // A program that uses the library may have installed a TLS backend already.
     picktools_net::install_tls_backend();
@@ -929,6 +944,16 @@ async fn spawn_server(
                 key.display()
             ))
         })?;
-    let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
+    offer_http1_only(&config);
+    let acceptor = RustlsAcceptor::new(config)
+        .handshake_timeout(header_timeout.min(HANDSHAKE_TIMEOUT))
+        .acceptor(acceptor);
     Ok(tokio::spawn(server.acceptor(acceptor).serve(app)))
+}
+
+/// Offers HTTP/1.1 as the only protocol over TLS.
+fn offer_http1_only(config: &RustlsConfig) {
+    let mut offered = (*config.get_inner()).clone();
+    offered.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.reload_from_config(Arc::new(offered));
 }

@@ -1,7 +1,5 @@
 //! JSON bodies of requests, limited in size, time and depth. Unknown members are errors.
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -9,14 +7,13 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use crate::body_time::{BODY_TIMEOUT, describe_slow_body};
 use crate::problem::Problem;
 
 /// The largest size of a body, in bytes.
 const MAX_BYTES: usize = 8 << 20;
 /// The number of bytes after which the server stops reading a body that is too large.
 const MAX_DISCARDED: usize = 4 * MAX_BYTES;
-/// The time in which a client has to send a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest length of an error message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
@@ -32,7 +29,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = match timeout(BODY_TIMEOUT, read_bytes(body)).await {
             Ok(bytes) => bytes?,
             Err(_) => {
-                let message = "the body did not arrive within 30 s";
+                let message = describe_slow_body();
                 return Err(Problem::new(
                     StatusCode::REQUEST_TIMEOUT,
                     "too_slow",
