@@ -13,7 +13,7 @@ use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, S
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_import::mcp::Configuration;
 use picktools_state::{StateStore, StoreFault};
-use picktools_store::{RedisStore, SharedCatalog, StoreError};
+use picktools_store::{RedisStore, SharedCatalog, SnapshotStatus, StoreError};
 use tokio::sync::Notify;
 
 use crate::interruption::{SignalRequest, Signals};
@@ -376,7 +376,7 @@ impl GatewayArgs {
             let published = if is_file_check || self.store_answers() {
                 follow_store()
             } else {
-                last_published
+                last_published.clone()
             };
             let current = if is_file_check {
                 read_state()
@@ -431,9 +431,11 @@ impl GatewayArgs {
         Ok(catalog.map(|shared| shared.catalog().clone()))
     }
 
-    /// Loads the latest snapshot of the store, and returns the version of the snapshot in use.
+    /// Loads the latest snapshot of the store, and returns the identity of the snapshot in use.
     /// Reports when a fault of the store begins.
-    fn follow_store(&self) -> Option<u64> {
+    ///
+    /// The version is not enough: it starts again at 1 in a store that was emptied.
+    fn follow_store(&self) -> Option<SnapshotStatus> {
         if self.catalog.is_some() {
             return None;
         }
@@ -447,7 +449,7 @@ impl GatewayArgs {
             gateways.report_catalog_fault(fault);
         }
         let shared = published.catalog.as_ref()?;
-        Some(shared.snapshot().version)
+        Some(shared.snapshot())
     }
 
     /// Returns `true` if the store answered the last check.

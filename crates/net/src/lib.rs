@@ -1,10 +1,13 @@
 //! The HTTP client and the TLS backend of every crate that connects to others.
 //!
 //! [`client_builder`] makes asynchronous clients. [`fetch`] and [`Download`] wait for an answer on
-//! the calling thread, which may have a runtime of its own or none.
+//! the calling thread, which may have a runtime of its own or none. `RedisConnection` (feature
+//! `redis`) is a connection to a shared store with a deadline.
 
 mod blocking;
 mod error;
+#[cfg(feature = "redis")]
+mod redis_connection;
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,6 +17,8 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 pub use blocking::{Download, FetchedResponse, fetch};
 pub use error::{FetchError, FetchErrorKind};
+#[cfg(feature = "redis")]
+pub use redis_connection::{RedisConnection, RedisLimits};
 
 /// The user agent of all clients.
 pub const USER_AGENT: &str = concat!("picktools/", env!("CARGO_PKG_VERSION"));

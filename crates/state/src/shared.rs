@@ -121,6 +121,19 @@ impl<T: SharedState> StateHandle<T> {
         }
     }
 
+    /// Returns the current time in seconds since 1970, which all users of the state share: of this
+    /// machine for a file, of the store for a store.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if a store does not tell its time.
+    pub fn now(&self) -> Result<u64, StateError> {
+        match self {
+            Self::File(_) => Ok(now()),
+            Self::Store(stored) => stored.now(),
+        }
+    }
+
     /// Changes the state while others may change it too. `change` runs again if another process
     /// wrote first.
     ///
@@ -349,6 +362,16 @@ impl<T: SharedState> StoreHash<T> {
             drop(self.change(|_| Ok(())));
         }
         Ok(content.state)
+    }
+
+    /// Returns the time of the store.
+    fn now(&self) -> Result<u64, StateError> {
+        let answer = self.store.execute(self.purpose, &[b"TIME"]);
+        let answer = answer.map_err(|failure| self.store_error(&failure))?;
+        let seconds = answer.parts().first().and_then(StoreReply::text);
+        seconds
+            .and_then(|seconds| seconds.parse().ok())
+            .ok_or_else(|| self.error("the store does not tell its time"))
     }
 
     fn revision(&self) -> String {

@@ -521,3 +521,35 @@ fn server_definition_wins_over_published_one() {
         eventually("it is well again", || health() == "ok\n");
     }
 }
+
+#[test]
+fn catalog_of_an_emptied_store_replaces_one_of_equal_version() {
+    let store = Store::with_search();
+    let place = Place::with(&json!({}));
+    let publish = |tools: &[&str]| {
+        let tool = |name: &&str| {
+            let description = format!("{name} of the office");
+            json!({"name": name, "description": description, "parameters": {"type": "object"}})
+        };
+        let tools: Vec<Value> = tools.iter().map(tool).collect();
+        place.write("catalog.json", &json!(tools));
+        let path = place.path("catalog.json").display().to_string();
+        let published = store.run(&["index", "--catalog", &path]);
+        assert_eq!(published.status.code(), Some(0), "{}", stderr(&published));
+        assert!(
+            stdout(&published).contains("snapshot 1"),
+            "{}",
+            stdout(&published)
+        );
+    };
+    publish(&["open_window", "wipe_archive"]);
+    let other_place = Place::with(&json!({}));
+    let serving = Serving::start(other_place, &["--store", &store.url(), "--tenant", "acme"]);
+    let lists = |name: &str| serving.raw("GET", "/v1/tools", &[], "").body.contains(name);
+    eventually("the first catalog is served", &|| lists("wipe_archive"));
+    store.0.ask(&["FLUSHALL"]);
+    publish(&["open_window", "feed_fish"]);
+    eventually("the new catalog is served", &|| {
+        lists("feed_fish") && !lists("wipe_archive")
+    });
+}

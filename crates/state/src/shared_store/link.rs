@@ -4,19 +4,23 @@ pub(super) use client_impl::ConnectionPool;
 
 mod client_impl {
     use std::sync::Mutex;
+    use std::time::Instant;
 
-    use redis::{Client, Connection, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value, cmd};
+    use picktools_net::{RedisConnection, RedisLimits};
+    use redis::{ConnectionInfo, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value, cmd};
 
     use crate::lock::lock;
     use crate::shared_store::fault::{StoreFailure, StoreFault};
     use crate::shared_store::{DEADLINE, StoreReply};
 
+    /// The most bytes of an answer.
+    const MAX_ANSWER_BYTES: usize = 16 << 20;
     /// The most idle connections.
     const MAX_IDLE: usize = 16;
 
     pub(in super::super) struct ConnectionPool {
-        client: Client,
-        idle: Mutex<Vec<Connection>>,
+        info: ConnectionInfo,
+        idle: Mutex<Vec<RedisConnection>>,
     }
 
     impl ConnectionPool {
@@ -32,10 +36,9 @@ mod client_impl {
             let address = format!("{}/{}", info.addr(), info.redis_settings().db());
             // The program that uses the library may have set a TLS provider already.
             picktools_net::install_tls_backend();
-            let client = Client::open(info).map_err(|_| hint.to_owned())?;
             Ok((
                 Self {
-                    client,
+                    info,
                     idle: Mutex::default(),
                 },
                 address,
@@ -46,10 +49,12 @@ mod client_impl {
             &self,
             command: &[&[u8]],
         ) -> Result<StoreReply, StoreFailure> {
-            let pooled = lock(&self.idle).pop();
+            let deadline = Instant::now() + DEADLINE;
+            let pooled =
+                std::iter::from_fn(|| lock(&self.idle).pop()).find(RedisConnection::is_usable);
             let is_pooled = pooled.is_some();
-            let connection = pooled.map_or_else(|| self.connect(), Ok)?;
-            match send(connection, command) {
+            let connection = pooled.map_or_else(|| self.connect(deadline), Ok)?;
+            match send(connection, command, deadline) {
                 Ok((connection, answer)) => {
                     let mut idle = lock(&self.idle);
                     if idle.len() < MAX_IDLE {
@@ -61,7 +66,7 @@ mod client_impl {
                 // the store. The command may have run already; every command is safe to repeat.
                 Err((_, true)) if is_pooled => {
                     lock(&self.idle).clear();
-                    match send(self.connect()?, command) {
+                    match send(self.connect(deadline)?, command, deadline) {
                         Ok((_, answer)) => answer,
                         Err((failure, _)) => Err(failure),
                     }
@@ -73,24 +78,26 @@ mod client_impl {
             }
         }
 
-        fn connect(&self) -> Result<Connection, StoreFailure> {
-            let connection = self
-                .client
-                .get_connection_with_timeout(DEADLINE)
-                .map_err(|error| failure(&error))?;
-            let limited = connection
-                .set_read_timeout(Some(DEADLINE))
-                .and_then(|()| connection.set_write_timeout(Some(DEADLINE)));
-            limited.map_err(|error| failure(&error))?;
-            Ok(connection)
+        fn connect(&self, deadline: Instant) -> Result<RedisConnection, StoreFailure> {
+            RedisConnection::open(&self.info, limits_until(deadline))
+                .map_err(|error| failure(&error))
+        }
+    }
+
+    fn limits_until(deadline: Instant) -> RedisLimits {
+        RedisLimits {
+            time: deadline.saturating_duration_since(Instant::now()),
+            bytes: MAX_ANSWER_BYTES,
         }
     }
 
     /// The connection, if it is still usable, with the reply. Otherwise the failure, and `true` if
     /// the server had closed the connection.
-    type SendResult = Result<(Connection, Result<StoreReply, StoreFailure>), (StoreFailure, bool)>;
+    type SendResult =
+        Result<(RedisConnection, Result<StoreReply, StoreFailure>), (StoreFailure, bool)>;
 
-    fn send(mut connection: Connection, command: &[&[u8]]) -> SendResult {
+    fn send(mut connection: RedisConnection, command: &[&[u8]], deadline: Instant) -> SendResult {
+        connection.begin(limits_until(deadline));
         let Some((name, arguments)) = command.split_first() else {
             return Err((StoreFailure::timed_out(), false));
         };

@@ -8,10 +8,11 @@ mod writing;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use half::f16;
-use redis::{Connection, ErrorKind, Pipeline, Value};
+use picktools_net::{RedisConnection, RedisLimits};
+use redis::{ErrorKind, Pipeline, Value};
 
 use self::keys::{GenerationKeys, TenantKeys, row_arguments};
 pub(super) use self::writing::{GenerationChanges, Publisher, TermChanges};
@@ -22,6 +23,8 @@ use picktools::shard::{RowKey, SourceKey, TermCounts};
 
 /// The largest number of idle connections.
 const MAX_IDLE: usize = 16;
+/// The most bytes of the answers to the commands of one use of a connection.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// The number of keys per command or pipeline.
 const ROWS_AT_ONCE: usize = 1_000;
 
@@ -66,7 +69,7 @@ pub struct RedisStore {
     address: String,
     keys: TenantKeys,
     timeout: Duration,
-    idle: Arc<Mutex<Vec<Connection>>>,
+    idle: Arc<Mutex<Vec<RedisConnection>>>,
 }
 
 impl fmt::Debug for RedisStore {
@@ -163,22 +166,27 @@ impl RedisStore {
     fn execute<T>(
         &self,
         within: Duration,
-        command: impl FnOnce(&mut Connection) -> redis::RedisResult<T>,
+        command: impl FnOnce(&mut RedisConnection) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
         if within.is_zero() {
             return Err(self.unavailable("the deadline has passed"));
         }
         let failed = |error: redis::RedisError| self.command_error(&error, within);
-        let idle = lock(&self.idle).pop();
+        // A connection that the server closed meanwhile says nothing about the store.
+        let idle = std::iter::from_fn(|| lock(&self.idle).pop()).find(RedisConnection::is_usable);
+        let started = Instant::now();
+        let mut limits = RedisLimits {
+            time: within,
+            bytes: MAX_ANSWER_BYTES,
+        };
         let mut connection = match idle {
             Some(connection) => connection,
-            None => self
-                .client
-                .get_connection_with_timeout(within)
-                .map_err(failed)?,
+            None => {
+                RedisConnection::open(self.client.get_connection_info(), limits).map_err(failed)?
+            }
         };
-        connection.set_read_timeout(Some(within)).map_err(failed)?;
-        connection.set_write_timeout(Some(within)).map_err(failed)?;
+        limits.time = within.saturating_sub(started.elapsed());
+        connection.begin(limits);
         let answer = command(&mut connection).map_err(failed)?;
         let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {

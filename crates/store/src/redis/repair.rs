@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redis::Connection;
+use picktools_net::RedisConnection;
 
 use super::writing::{Publisher, WRITE_TIMEOUT};
 use crate::StoreError;
@@ -86,7 +86,7 @@ enum StoredValue {
 }
 
 impl StoredValue {
-    fn read(key: &str, connection: &mut Connection) -> redis::RedisResult<Self> {
+    fn read(key: &str, connection: &mut RedisConnection) -> redis::RedisResult<Self> {
         let kind: String = redis::cmd("TYPE").arg(key).query(connection)?;
         Ok(match kind.as_str() {
             "none" => Self::Missing,

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use foldhash::HashMap;
-use redis::{Connection, Pipeline, Value};
+use picktools_net::RedisConnection;
+use redis::{Pipeline, Value};
 
 use super::keys::{GenerationKeys, row_arguments};
 use super::repair::parse_number;
@@ -159,8 +160,9 @@ impl Publisher<'_> {
     pub(crate) fn next_number(&self, before: Option<&CurrentSnapshot>) -> Result<u64, StoreError> {
         let key = self.store.keys.counter();
         let generations: BTreeSet<u64> = self.generations()?;
-        let next =
-            |connection: &mut Connection| redis::cmd("INCR").arg(&key).query::<u64>(connection);
+        let next = |connection: &mut RedisConnection| {
+            redis::cmd("INCR").arg(&key).query::<u64>(connection)
+        };
         let number = self.store.execute(self.store.timeout, next)?;
         let last = before.map_or(0, |before| before.version.max(before.generation));
         let minimum = generations
@@ -289,7 +291,7 @@ impl Publisher<'_> {
         let generation = self.store.generation(head);
         for tools in tools.chunks(10 * ROWS_AT_ONCE) {
             self.extend_lock()?;
-            let add = |connection: &mut Connection| {
+            let add = |connection: &mut RedisConnection| {
                 redis::cmd("SADD")
                     .arg(generation.tools())
                     .arg(row_arguments(tools))
@@ -395,7 +397,7 @@ impl Publisher<'_> {
         // Removed rows are staged before the transaction. So they are collected later if this
         // process ends directly after it.
         for removed in changes.removed.chunks(10 * ROWS_AT_ONCE) {
-            let add = |connection: &mut Connection| {
+            let add = |connection: &mut RedisConnection| {
                 redis::cmd("SADD")
                     .arg(generation.staged())
                     .arg(row_arguments(removed))
@@ -443,25 +445,27 @@ impl Publisher<'_> {
             PublishGuard::Lock(_) => expected,
             PublishGuard::Snapshot(before) => ExpectedSnapshot::This(before.as_ref()),
         };
-        let done = self.store.execute(within, |connection: &mut Connection| {
-            redis::cmd("WATCH")
-                .arg(&current)
-                .arg(&lock)
-                .exec(connection)?;
-            let holder: Option<String> = redis::cmd("GET").arg(&lock).query(connection)?;
-            let mut may_write = self.is_exclusive(holder.as_deref());
-            if let ExpectedSnapshot::This(before) = expected {
-                let now: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
-                let now: Option<CurrentSnapshot> =
-                    now.and_then(|now| serde_json::from_slice(&now).ok());
-                may_write &= now.as_ref() == before;
-            }
-            if !may_write {
-                redis::cmd("UNWATCH").exec(connection)?;
-                return Ok(false);
-            }
-            Ok(writes.query::<Option<Vec<Value>>>(connection)?.is_some())
-        })?;
+        let done = self
+            .store
+            .execute(within, |connection: &mut RedisConnection| {
+                redis::cmd("WATCH")
+                    .arg(&current)
+                    .arg(&lock)
+                    .exec(connection)?;
+                let holder: Option<String> = redis::cmd("GET").arg(&lock).query(connection)?;
+                let mut may_write = self.is_exclusive(holder.as_deref());
+                if let ExpectedSnapshot::This(before) = expected {
+                    let now: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
+                    let now: Option<CurrentSnapshot> =
+                        now.and_then(|now| serde_json::from_slice(&now).ok());
+                    may_write &= now.as_ref() == before;
+                }
+                if !may_write {
+                    redis::cmd("UNWATCH").exec(connection)?;
+                    return Ok(false);
+                }
+                Ok(writes.query::<Option<Vec<Value>>>(connection)?.is_some())
+            })?;
         if done { Ok(()) } else { Err(self.conflict()) }
     }
 
