@@ -23,7 +23,7 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use crate::confirmation::{Approvals, Confirmation, ConfirmationRequest};
-use crate::elicitations::{AwaitedInput, InputAnswers};
+use crate::elicitations::{AwaitedInput, ElicitationHolder, InputAnswers};
 use crate::hub::Hub;
 use crate::journal::{Approval, ApprovalSubject, CallEntry};
 use crate::large_results::ResultOrigin;
@@ -53,6 +53,16 @@ pub struct Caller {
     pub key: Arc<str>,
     /// The owner of its state.
     pub owner: Owner,
+}
+
+impl Caller {
+    /// Returns the holder of calls that wait for an answer.
+    fn holder(&self) -> ElicitationHolder<'_> {
+        ElicitationHolder {
+            owner: &self.owner,
+            key: &self.key,
+        }
+    }
 }
 
 /// The context in which calls run.
@@ -342,6 +352,7 @@ impl CallRunner<'_> {
             call,
             tool: ApprovedTool::new(call.tool(), &upstream.server),
             owner: &self.caller.owner,
+            key: &self.caller.key,
             client,
             scopes,
             context: self.context,
@@ -434,7 +445,7 @@ impl CallRunner<'_> {
         let state = self
             .gateway
             .elicitations
-            .register(&self.caller.owner, call, awaited_input);
+            .register(self.caller.holder(), call, awaited_input);
         let busy = || {
             Refusal::new(
                 Code::Busy,

@@ -36,6 +36,8 @@ pub(crate) struct ConfirmationRequest<'a> {
     pub(crate) call: &'a ValidCall,
     pub(crate) tool: ApprovedTool,
     pub(crate) owner: &'a Owner,
+    /// The name of the caller's key.
+    pub(crate) key: &'a str,
     /// The client, if approvals for it can be remembered.
     pub(crate) client: Option<ClientIdentity>,
     /// The scopes that an approval may have.
@@ -124,7 +126,7 @@ impl ConfirmationRequest<'_> {
             return Err(self.not_confirmed(NEEDS_CONFIRMATION));
         };
         let request = CallRequest::new(self.owner, self.call, &self.tool, self.client.as_ref());
-        let request = request.with_scopes(self.scopes.clone());
+        let request = request.with_key(self.key).with_scopes(self.scopes.clone());
         // After a timeout the lookup continues: it may queue the call, or use up a decision without
         // running it.
         let result = run_on_queue(move || queue.take_decision(request)).await;

@@ -2,7 +2,7 @@
 //! the result contains questions, and the client sends the call again with its answers.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools_call::ValidCall;
@@ -10,6 +10,7 @@ use picktools_state::{keys, lock};
 use rmcp::model::InputResponses;
 use sha2::{Digest, Sha256};
 
+use crate::fair_shares::largest_holder;
 use crate::upstream::Owner;
 
 /// The time that a call waits.
@@ -33,12 +34,22 @@ pub(crate) enum AwaitedInput {
     Upstream(Option<String>),
 }
 
+/// The caller of a waiting call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ElicitationHolder<'a> {
+    pub(crate) owner: &'a Owner,
+    /// The name of its key, whose share the call takes.
+    pub(crate) key: &'a str,
+}
+
 /// The waiting calls. The state that a client gets is random, valid once, and only for its call.
 #[derive(Debug, Default)]
 pub(crate) struct PendingElicitations(Mutex<HashMap<String, PendingElicitation>>);
 
 #[derive(Debug)]
 struct PendingElicitation {
+    /// The name of the caller's key.
+    key: Arc<str>,
     identity: [u8; 32],
     awaited_input: AwaitedInput,
     until: Instant,
@@ -49,7 +60,7 @@ impl PendingElicitations {
     /// that is not possible.
     pub(crate) fn register(
         &self,
-        owner: &Owner,
+        holder: ElicitationHolder<'_>,
         call: &ValidCall,
         awaited_input: AwaitedInput,
     ) -> Option<String> {
@@ -58,14 +69,15 @@ impl PendingElicitations {
         let mut waiting = lock(&self.0);
         if waiting.len() >= MAX_WAITING {
             waiting.retain(|_, waiting| waiting.until > now);
-            if waiting.len() >= MAX_WAITING {
+            if waiting.len() >= MAX_WAITING && !make_room(&mut waiting, holder.key) {
                 return None;
             }
         }
         waiting.insert(
             state.clone(),
             PendingElicitation {
-                identity: call_identity(owner, call),
+                key: holder.key.into(),
+                identity: call_identity(holder.owner, call),
                 awaited_input,
                 until: now + WAIT_TIMEOUT,
             },
@@ -87,6 +99,23 @@ impl PendingElicitations {
     }
 }
 
+/// Removes the oldest waiting call of the key that has the most, unless that is the key that needs
+/// the room.
+fn make_room(waiting: &mut HashMap<String, PendingElicitation>, key: &str) -> bool {
+    let keys = waiting.values().map(|waiting| &*waiting.key);
+    let Some(largest) = largest_holder(keys, &key).filter(|&largest| largest != key) else {
+        return false;
+    };
+    let of_largest = waiting
+        .iter()
+        .filter(|(_, waiting)| &*waiting.key == largest);
+    let oldest = of_largest.min_by_key(|(_, waiting)| waiting.until);
+    let Some(state) = oldest.map(|(state, _)| state.clone()) else {
+        return false;
+    };
+    waiting.remove(&state).is_some()
+}
+
 /// Returns a digest of the caller, the tool with its current description, and the arguments.
 pub(crate) fn call_identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
     let tool = call.tool();
@@ -101,4 +130,28 @@ pub(crate) fn call_identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
         digest.update(part);
     }
     digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_with_the_most_waiting_calls_makes_room() {
+        let now = Instant::now();
+        let waiting_call = |key: &str, seconds| PendingElicitation {
+            key: key.into(),
+            identity: [0; 32],
+            awaited_input: AwaitedInput::Confirmation,
+            until: now + Duration::from_secs(seconds),
+        };
+        let mut waiting = HashMap::new();
+        for (number, key) in ["greedy", "greedy", "modest"].into_iter().enumerate() {
+            let seconds = 10 - number as u64;
+            waiting.insert(number.to_string(), waiting_call(key, seconds));
+        }
+        assert!(!make_room(&mut waiting, "greedy"), "it has the most itself");
+        assert!(make_room(&mut waiting, "modest"));
+        assert!(waiting.contains_key("0") && !waiting.contains_key("1"));
+    }
 }

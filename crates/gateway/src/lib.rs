@@ -13,6 +13,7 @@
 // Modules are in reading order: each uses only those above it. The library's
 // `tests/main/architecture.rs` checks this.
 mod naming;
+pub mod fair_shares;
 pub mod settings;
 mod error;
 pub mod refusal;

@@ -277,7 +277,7 @@ impl PassthroughCapabilities {
         let deadline = Instant::now() + upstream.rules.call_time();
         let internal_error = |message: String| ErrorData::internal_error(message, None);
         let lease = upstream
-            .lease(&self.owner, self.share, self.client, deadline)
+            .lease(&self.owner, self.share, self.client.clone(), deadline)
             .await;
         let mut lease = lease.map_err(|refusal| internal_error(refusal.message))?;
         on_lease(&lease);

@@ -14,6 +14,7 @@ use picktools_state::{
 use serde::{Deserialize, Serialize};
 
 use crate::elicitations::call_identity;
+use crate::fair_shares::largest_holder;
 use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::upstream::Owner;
 
@@ -24,6 +25,8 @@ const VALID_S: u64 = 600;
 const MAX_CALLS: usize = 200;
 /// The most approvals that hold always.
 const MAX_REMEMBERED: usize = 1_000;
+/// The end of the caller's part of an identity.
+const HOLDER_END: char = '-';
 /// The number of digits of an id.
 const ID_DIGITS: usize = 8;
 
@@ -71,7 +74,7 @@ pub struct QueuedCall {
     pub decision: QueueDecision,
     /// The time of the call or of the decision, in seconds since 1970.
     pub at: u64,
-    /// The digest of gateway, caller, tool and arguments.
+    /// The digest of the caller's key, and that of gateway, caller, tool and arguments.
     #[serde(rename = "of")]
     identity: String,
     /// The calls for which the approval holds, once the call is approved.
@@ -107,6 +110,8 @@ pub struct RememberedApproval {
 pub(crate) struct CallRequest {
     tool: ApprovedTool,
     shown: String,
+    /// The digest of the caller's key.
+    holder: String,
     identity: String,
     is_shared: bool,
     scopes: Vec<ApprovalScope>,
@@ -142,6 +147,14 @@ pub enum QueueDecision {
     Allowed,
     /// The call may not run.
     Denied,
+}
+
+impl QueuedCall {
+    /// Returns the digest of the caller's key, empty for a call of an earlier version.
+    fn holder(&self) -> &str {
+        let parts = self.identity.split_once(HOLDER_END);
+        parts.map_or("", |(holder, _)| holder)
+    }
 }
 
 impl QueueDecision {
@@ -193,8 +206,9 @@ impl CallQueue {
     ///
     /// [`StateError`] if the queue cannot be read.
     pub fn pending(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
+        let now = self.calls.now()?;
         let mut calls = self.calls.read()?;
-        calls.tidy();
+        calls.tidy(now);
         calls
             .calls
             .retain(|_, call| call.decision == QueueDecision::Pending);
@@ -218,9 +232,10 @@ impl CallQueue {
     /// [`StateError`] if the queue cannot be read or written, the call is not pending, or the
     /// approval cannot have this scope.
     pub fn decide(&self, id: &str, decision: CallDecision) -> Result<QueuedCall, StateError> {
+        let now = self.calls.now()?;
         self.calls.change(|calls| {
-            calls.tidy();
-            calls.decide(id, decision)
+            calls.tidy(now);
+            calls.decide(id, decision, now)
         })
     }
 
@@ -280,8 +295,10 @@ impl CallQueue {
         let is_shared = request.is_shared && matches!(self.calls, StateHandle::Store(_));
         let gateway_word = if is_shared { "" } else { &self.gateway_word };
         let identity = hex(&digest(&format!("{gateway_word} {}", request.identity)));
+        let identity = format!("{}{HOLDER_END}{identity}", request.holder);
+        let now = self.calls.now()?;
         self.calls.change(|calls| {
-            calls.tidy();
+            calls.tidy(now);
             let existing = calls
                 .calls
                 .iter()
@@ -297,7 +314,7 @@ impl CallQueue {
                 }
                 return Ok(Some(taken));
             }
-            if calls.calls.len() >= MAX_CALLS {
+            if calls.calls.len() >= MAX_CALLS && !calls.make_room(&request.holder) {
                 return Ok(None);
             }
             let mut id = random().map_err(|error| error.to_string())?;
@@ -306,7 +323,7 @@ impl CallQueue {
                 tool: request.tool.id.clone(),
                 shown: request.shown.clone(),
                 decision: QueueDecision::Pending,
-                at: now(),
+                at: now,
                 identity: identity.clone(),
                 scope: ApprovalScope::Call,
                 scopes: request.scopes.clone(),
@@ -333,11 +350,19 @@ impl CallRequest {
         Self {
             tool: tool.clone(),
             shown: describe_call(call),
+            holder: String::new(),
             identity: hex(&call_identity(owner, call)),
             is_shared: owner.is_shared(),
             scopes: vec![ApprovalScope::Call],
             client: client.cloned(),
         }
+    }
+
+    /// Sets the key of the caller, whose share of the queue the call takes.
+    pub(crate) fn with_key(self, key: &str) -> Self {
+        let mut holder = hex(&digest(key));
+        holder.truncate(ID_DIGITS);
+        Self { holder, ..self }
     }
 
     /// Sets the scopes that an approval may have.
@@ -347,7 +372,7 @@ impl CallRequest {
 }
 
 impl QueueFile {
-    fn decide(&mut self, id: &str, decision: CallDecision) -> Result<QueuedCall, String> {
+    fn decide(&mut self, id: &str, decision: CallDecision, now: u64) -> Result<QueuedCall, String> {
         let call = match self.calls.get_mut(id) {
             Some(call) if call.decision == QueueDecision::Pending => call,
             _ => {
@@ -370,7 +395,7 @@ impl QueueFile {
                 (call.decision, call.scope) = (QueueDecision::Allowed, scope);
             }
         }
-        call.at = now();
+        call.at = now;
         let call = call.clone();
         if decision == CallDecision::Allow(ApprovalScope::Always)
             && let Some(client) = &call.client
@@ -407,8 +432,29 @@ impl QueueFile {
         Ok(())
     }
 
-    fn tidy(&mut self) {
-        let now = now();
+    /// Removes the oldest pending call of the key that has the most calls, unless that is the key
+    /// that needs the room.
+    fn make_room(&mut self, holder: &str) -> bool {
+        let holders = self.calls.values().map(QueuedCall::holder);
+        let Some(largest) = largest_holder(holders, &holder).filter(|&largest| largest != holder)
+        else {
+            return false;
+        };
+        let pending = self.calls.iter().filter(|(_, call)| {
+            call.holder() == largest && call.decision == QueueDecision::Pending
+        });
+        let oldest = pending.min_by_key(|(_, call)| call.at);
+        let Some(id) = oldest.map(|(id, _)| id.clone()) else {
+            return false;
+        };
+        tracing::warn!(
+            target: "picktools::gateway", id,
+            "a pending call was removed: its key has the most calls, and the queue is full"
+        );
+        self.calls.remove(&id).is_some()
+    }
+
+    fn tidy(&mut self, now: u64) {
         self.calls.retain(|_, call| {
             let time = if call.decision == QueueDecision::Pending {
                 PENDING_S
@@ -417,5 +463,43 @@ impl QueueFile {
             };
             now.saturating_sub(call.at) < time
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(key: &str, number: usize) -> CallRequest {
+        let request = CallRequest {
+            tool: ApprovedTool {
+                id: "up/wipe".to_owned(),
+                digest: String::new(),
+            },
+            shown: String::new(),
+            holder: String::new(),
+            identity: format!("{key} {number}"),
+            is_shared: false,
+            scopes: vec![ApprovalScope::Call],
+            client: None,
+        };
+        request.with_key(key)
+    }
+
+    #[test]
+    fn full_queue_has_room_for_a_key_with_fewer_calls() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let queue = CallQueue::open(folder.path()).expect("a queue");
+        for number in 0..MAX_CALLS {
+            let taken = queue.take_decision(request("greedy", number));
+            assert!(taken.expect("the queue is readable").is_some());
+        }
+        let more = queue.take_decision(request("greedy", MAX_CALLS));
+        assert!(more.expect("the queue is readable").is_none());
+        let other = queue.take_decision(request("modest", 0));
+        let other = other.expect("the queue is readable").expect("a place");
+        let pending = queue.pending().expect("the queue is readable");
+        assert_eq!(pending.len(), MAX_CALLS);
+        assert!(pending.contains_key(&other.id));
     }
 }

@@ -1,6 +1,7 @@
 //! Relaying a call to an upstream. The task of the call forwards all messages about it to the
 //! client, because the protocol ties them to the client's request.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
@@ -16,6 +17,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
+use crate::api_keys::RequestIdentity;
 use crate::elicitations::InputAnswers;
 use crate::listener::{ClientAbilities, UpstreamEvent};
 use crate::refusal::{Code, Refusal};
@@ -314,7 +316,10 @@ pub(crate) async fn cancelled_by(context: ClientContext<'_>) {
 
 /// Returns the properties of a client that matter for connections.
 pub(crate) fn client_traits(context: ClientContext<'_>) -> ClientTraits {
+    let parts = context.and_then(|context| context.extensions.get::<http::request::Parts>());
+    let identity = parts.and_then(|parts| parts.extensions.get::<RequestIdentity>());
     ClientTraits {
+        key: identity.map(|identity| Arc::clone(&identity.key)),
         abilities: client_abilities(context),
         is_newest: context.is_some_and(speaks_newest),
     }

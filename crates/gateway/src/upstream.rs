@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
+use crate::fair_shares::largest_holder;
 use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
 use crate::refusal::{Code, Refusal};
@@ -42,8 +43,9 @@ const BATCH_WINDOW: Duration = Duration::from_millis(300);
 const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 /// The interval between checks of a connection.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The most connections of owners.
+/// The most connections of owners, and the number of them that each key may have in any case.
 const MAX_OWNED: usize = 32;
+const GUARANTEED: usize = 4;
 /// The most unread messages of a call.
 const MAX_UNREAD: usize = 256;
 
@@ -82,8 +84,10 @@ impl Owner {
 }
 
 /// The properties of a client that matter for connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ClientTraits {
+    /// The name of its key, if it has one.
+    pub(crate) key: Option<Arc<str>>,
     pub(crate) abilities: ClientAbilities,
     /// `true` if it speaks revision 2026-07-28 or later.
     pub(crate) is_newest: bool,
@@ -172,15 +176,18 @@ struct Slot {
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     listener: Listener,
     handshake: Handshake,
+    /// The key whose share of the connections it takes.
+    holder: Arc<str>,
     /// `true` if a call was given up since the server last answered.
     unanswered: AtomicBool,
     used: Mutex<Instant>,
 }
 
 impl Slot {
-    fn new(listener: Listener, handshake: Handshake) -> Arc<Self> {
+    fn new(listener: Listener, handshake: Handshake, holder: Arc<str>) -> Arc<Self> {
         Arc::new(Self {
             handshake,
+            holder,
             connection: tokio::sync::Mutex::default(),
             listener,
             unanswered: AtomicBool::new(false),
@@ -265,7 +272,7 @@ impl Upstream {
             health: Mutex::default(),
             // Before 2026-07-28 servers report changes without a subscription; later revisions need
             // one.
-            shared: Slot::new(Listener::new(abilities), Handshake::LegacyFirst),
+            shared: Slot::new(Listener::new(abilities), Handshake::LegacyFirst, "".into()),
             owned: Mutex::default(),
             start_requested: Notify::new(),
             rules,
@@ -389,15 +396,18 @@ impl Upstream {
         if let Some(slot) = owned.get(owner) {
             return Ok(Arc::clone(slot));
         }
+        let holder = client.key.clone().unwrap_or_else(|| Arc::clone(&owner.0));
         if owned.len() >= MAX_OWNED {
-            let Some(oldest) = longest_idle_owner(&owned) else {
+            let idle = idle_owner(&owned, &holder);
+            let held = owned.values().filter(|slot| slot.holder == holder).count();
+            if idle.is_none() && held >= GUARANTEED {
                 let message = format!(
                     "{} has {MAX_OWNED} connections, all of them in use; call again later",
                     self.display_name()
                 );
                 return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
-            };
-            if let Some(slot) = owned.remove(&oldest) {
+            }
+            if let Some(slot) = idle.and_then(|idle| owned.remove(&idle)) {
                 end_in_background(slot);
             }
         }
@@ -407,7 +417,7 @@ impl Upstream {
         } else {
             Handshake::LegacyFirst
         };
-        let slot = Slot::new(Listener::new(client.abilities), handshake);
+        let slot = Slot::new(Listener::new(client.abilities), handshake, holder);
         owned.insert(owner.clone(), Arc::clone(&slot));
         Ok(slot)
     }
@@ -710,12 +720,16 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Returns the owner whose connection has been unused for the longest time, among those without a
-/// running call.
-fn longest_idle_owner(owned: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
+/// Returns the owner whose connection makes room for another one of this key: the one that has been
+/// unused for the longest time among those of the key that has the most. A connection with a
+/// running call stays.
+fn idle_owner(owned: &HashMap<Owner, Arc<Slot>>, holder: &Arc<str>) -> Option<Owner> {
+    let is_idle = |slot: &&Arc<Slot>| slot.listener.calls.is_empty();
+    let holders = owned.values().filter(is_idle).map(|slot| &slot.holder);
+    let largest = largest_holder(holders, &holder)?;
     let mut oldest: Option<(Instant, &Owner)> = None;
     for (owner, slot) in owned {
-        if !slot.listener.calls.is_empty() {
+        if !is_idle(&slot) || slot.holder != *largest {
             continue;
         }
         let used = *lock(&slot.used);
@@ -763,3 +777,6 @@ fn end_in_background(slot: Arc<Slot>) {
         drop(runtime.spawn(async move { end(&slot).await }));
     }
 }
+
+#[cfg(test)]
+mod tests;

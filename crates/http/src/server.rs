@@ -26,6 +26,7 @@ use picktools_gateway::api_keys::{
     ApiKey, ApiKeys, HttpRefusal, RequestIdentity, RequestLimiter, RequestPermit, bearer_token,
 };
 use picktools_gateway::calls::Caller;
+use picktools_gateway::fair_shares::largest_holder;
 use picktools_gateway::handler::{Handler, SESSION};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::sessions::Sessions;
@@ -254,7 +255,8 @@ impl HttpFrontend {
         }
     }
 
-    /// Records the owner of a new session. Above the limit, the least recently used session ends.
+    /// Records the owner of a new session. Above the limit, the least recently used session of the
+    /// key that has the most ends.
     async fn add_session(&self, session: &str, api_key: &Arc<ApiKey>) {
         let oldest = {
             let mut sessions = lock(&self.sessions);
@@ -271,8 +273,13 @@ impl HttpFrontend {
             if sessions.len() <= self.max_sessions {
                 return;
             }
+            let holders = sessions
+                .values()
+                .map(|session_use| Arc::as_ptr(&session_use.api_key));
+            let largest = largest_holder(holders, &Arc::as_ptr(api_key));
             let oldest = sessions
                 .iter()
+                .filter(|(_, session_use)| Some(Arc::as_ptr(&session_use.api_key)) == largest)
                 .min_by_key(|(_, session_use)| session_use.used)
                 .map(|(session, _)| session.clone());
             oldest.inspect(|oldest| drop(sessions.remove(oldest)))

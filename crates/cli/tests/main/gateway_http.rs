@@ -794,6 +794,24 @@ fn reload_of_files_keeps_sessions() {
 }
 
 #[test]
+fn sessions_of_one_key_do_not_end_those_of_another() {
+    let keys = json!([
+        {"name": "modest", "sha256": digest("first"), "burst": 1_000},
+        {"name": "greedy", "sha256": digest("second"), "burst": 1_000},
+    ]);
+    let serving = Serving::with(&json!({"keys": keys, "http": {"max_sessions": 5}}));
+    let start = |key| serving.session("2025-11-25", &[("Authorization", key)]);
+    let modest = start("Bearer first");
+    let greedy: Vec<Session<'_>> = (0..12).map(|_| start("Bearer second")).collect();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(modest.post(&ping).status, 200);
+    let alive = greedy
+        .iter()
+        .filter(|session| session.post(&ping).status == 200);
+    assert_eq!(alive.count(), 4);
+}
+
+#[test]
 fn idle_and_excess_sessions_are_ended() {
     let serving = Serving::with(&json!({"http": {"max_sessions": 3}}));
     let sessions: Vec<Session<'_>> = (0..6).map(|_| serving.session("2025-11-25", &[])).collect();
