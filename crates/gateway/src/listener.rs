@@ -85,9 +85,23 @@ impl Listener {
         }
     }
 
+    /// Creates the listener for a connection of one owner, which reports changes of the tools like
+    /// this one.
+    pub(crate) fn for_owner(&self, abilities: ClientAbilities) -> Self {
+        Self {
+            changes: Arc::clone(&self.changes),
+            ..Self::new(abilities)
+        }
+    }
+
     /// Sets the channel for addresses of changed resources.
     pub(crate) fn set_update_channel(&self, sender: mpsc::Sender<String>) {
         *lock(&self.updates) = Some(sender);
+    }
+
+    /// Records that the tools have changed.
+    pub(crate) fn report_change(&self) {
+        self.changes.notify_one();
     }
 
     /// Waits until the tools have changed since the last call of this function.
@@ -98,7 +112,7 @@ impl Listener {
 
 impl ClientHandler for Listener {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changes.notify_one();
+        self.report_change();
     }
 
     async fn on_resource_updated(

@@ -4,6 +4,7 @@
 //! or no listing is, depending on the settings. A definition that is new or different afterwards is
 //! quarantined until an operator approves it. Meanwhile its tool can be neither found nor called.
 
+mod code_variables;
 mod review;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use crate::settings::Trust;
 
+use self::code_variables::code_variables;
 pub(crate) use self::review::{ReviewedListing, ServerListing};
 
 /// The name under which the instructions of a server are pinned, like a tool.
@@ -655,15 +657,23 @@ fn digest(value: &Value) -> String {
 }
 
 /// Returns the digest of a server's endpoint: its program with arguments and folder, or its URL.
-/// Variables and headers, which may be secret, are left out.
+/// Variables that make a program run other code belong to it. Other variables and headers, which
+/// may be secret, are left out.
 pub(crate) fn endpoint_digest(server: &Server) -> String {
     let endpoint = match &server.transport {
         ServerTransport::Stdio {
             command,
             arguments,
             folder,
-            ..
-        } => json!([command, arguments, folder]),
+            variables,
+            inherit,
+        } => {
+            let code = code_variables(variables, inherit);
+            match code.is_empty() {
+                true => json!([command, arguments, folder]),
+                false => json!([command, arguments, folder, code]),
+            }
+        }
         ServerTransport::Http { url, .. } => json!([url]),
     };
     sha256(&endpoint.to_string())

@@ -417,7 +417,9 @@ impl Upstream {
         } else {
             Handshake::LegacyFirst
         };
-        let slot = Slot::new(Listener::new(client.abilities), handshake, holder);
+        // A change that a server reports on this connection changes the tools of all.
+        let listener = self.shared.listener.for_owner(client.abilities);
+        let slot = Slot::new(listener, handshake, holder);
         owned.insert(owner.clone(), Arc::clone(&slot));
         Ok(slot)
     }

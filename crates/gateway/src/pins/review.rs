@@ -136,7 +136,16 @@ impl PinsFile {
         let is_empty = !has_tools && !has_quarantined_tool;
         // What was quarantined in one scope is not approved by the first use in another.
         let is_first_use = server_pins.is_first_use(&listing.scope, &endpoint_digest);
-        let is_first = is_empty || !has_quarantine_here && is_first_use;
+        // The first listing counts also if it is empty.
+        let was_listed = !server_pins.scopes.is_empty();
+        let is_first = is_empty && !was_listed || !has_quarantine_here && is_first_use;
+        if is_empty && was_listed && !is_first && !listing.tools.is_empty() {
+            tracing::warn!(
+                target: "picktools::gateway", server = %source, tools = listing.tools.len(),
+                "the first tools of a server arrived after its first list; unless it is trusted, \
+                 they wait for `picktools approve`"
+            );
+        }
         let has_moved = !is_first && server_pins.has_moved_to(&listing.scope, &endpoint_digest);
         // The scope keeps its former endpoint until nothing of the new one waits for approval.
         if !has_moved {

@@ -470,3 +470,69 @@ proptest! {
         }
     }
 }
+
+/// Reviews a listing of the server `up` with these tools, and returns the quarantined ones.
+fn review_tools(file: &mut PinsFile, server: &Server, tools: &[&str]) -> BTreeSet<String> {
+    let tools: Vec<Value> = tools.iter().map(|tool| definition(tool, 0)).collect();
+    let listing = ServerListing {
+        server,
+        scope: "a.json".to_owned(),
+        rules: Settings::default().upstream("up"),
+        tools: &tools,
+        instructions: Some(""),
+    };
+    let nothing_seen = HashMap::new();
+    let mut reviewed = file.review(
+        &[listing],
+        Trust::FirstUse,
+        &|_, _| Vec::new(),
+        &nothing_seen,
+    );
+    reviewed.swap_remove(0).0.quarantined
+}
+
+#[test]
+fn first_use_ends_with_an_empty_list() {
+    let (mut file, server) = (PinsFile::default(), TestGateway::new("a").server());
+    assert!(review_tools(&mut file, &server, &[]).is_empty());
+    let quarantined = review_tools(&mut file, &server, &["read"]);
+    assert_eq!(quarantined.into_iter().collect::<Vec<_>>(), ["read"]);
+    let again = review_tools(&mut file, &server, &["read"]);
+    assert_eq!(again.len(), 1, "it still waits");
+}
+
+/// Returns the server `up` with these variables, and an inherited one.
+fn server_with(variables: &[(&str, &str)], inherited: &[&str]) -> Server {
+    let mut server = TestGateway::new("a").server();
+    if let ServerTransport::Stdio {
+        variables: set,
+        inherit,
+        ..
+    } = &mut server.transport
+    {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        set.extend(variables.iter().map(owned));
+        inherit.extend(inherited.iter().map(|name| (*name).to_owned()));
+    }
+    server
+}
+
+#[test]
+fn variables_that_run_code_quarantine_a_server() {
+    let plain = server_with(&[], &[]);
+    let harmless = server_with(&[("API_KEY", "one")], &["HOME"]);
+    assert_eq!(endpoint_digest(&plain), endpoint_digest(&harmless));
+    for changed in [
+        server_with(&[("NODE_OPTIONS", "--require /tmp/x.js")], &[]),
+        server_with(&[("LD_PRELOAD", "/tmp/x.so")], &[]),
+        server_with(&[], &["PYTHONPATH"]),
+    ] {
+        let mut file = PinsFile::default();
+        assert!(review_tools(&mut file, &plain, &["read"]).is_empty());
+        assert!(review_tools(&mut file, &harmless, &["read"]).is_empty());
+        assert_eq!(review_tools(&mut file, &changed, &["read"]).len(), 1);
+    }
+    let (one, two) = ("--require a.js", "--require b.js");
+    let with_value = |value| endpoint_digest(&server_with(&[("NODE_OPTIONS", value)], &[]));
+    assert_ne!(with_value(one), with_value(two));
+}

@@ -76,3 +76,13 @@ fn idle_connection_of_the_largest_key_makes_room() {
         assert!(owned.contains_key(&Owner("modest 0".into())), "{key}");
     }
 }
+
+#[tokio::test]
+async fn change_on_the_connection_of_an_owner_is_noticed() {
+    let upstream = upstream();
+    let slot = upstream.owner_slot(&Owner("session 1".into()), client("one"));
+    let slot = slot.unwrap_or_else(|refusal| panic!("{}", refusal.message));
+    slot.listener.report_change();
+    let noticed = timeout(Duration::from_secs(5), upstream.shared.listener.changed());
+    noticed.await.expect("the tools are listed again");
+}
