@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::chain::{CATALOGS, Chain, Files, Head, VERSION};
 use crate::record::Record;
 
+/// The time by which a record may be earlier than the one before it, because events of several
+/// threads are not in order.
+const CLOCK_TOLERANCE_MS: u64 = 2_000;
 /// The most faults that are reported.
 const MAX_BROKEN: usize = 100;
 
@@ -65,6 +68,9 @@ impl std::fmt::Display for ChainBreak {
 #[derive(Deserialize)]
 struct RecordKind {
     kind: String,
+    /// The time, in milliseconds since 1970.
+    #[serde(default)]
+    at_ms: u64,
     /// In the first record of a file, the number of the oldest record that is still kept.
     #[serde(default)]
     first: Option<u64>,
@@ -163,6 +169,7 @@ pub fn verify(
     let head = verification.read_head(folder);
     let mut chain = Chain::new();
     let (mut first_kept, mut bytes) = (1, Vec::new());
+    let mut clock = RecordClock::default();
     for (index, (first, path)) in audit.iter().enumerate() {
         let mut lines = LineReader::open(path)?;
         while let Some(is_complete) = lines.next(&mut bytes)? {
@@ -182,6 +189,7 @@ pub fn verify(
             if let Ok(kind) = serde_json::from_slice::<RecordKind>(&bytes) {
                 *verification.kinds.entry(kind.kind).or_default() += 1;
                 first_kept = first_kept.max(kind.first.unwrap_or(1));
+                clock.compare(kind.at_ms, path, lines.line);
             }
             match followed {
                 Err(message) => verification.add_break(path, lines.line, message),
@@ -218,6 +226,7 @@ pub fn verify(
             }
         }
     }
+    verification.notes.extend(clock.note());
     if verification.records > 0 && verification.first > first_kept {
         let message = format!(
             "has the number {}: the records before it were removed, but not by `keep`",
@@ -235,6 +244,43 @@ pub fn verify(
         verification.add_break(&audit[audit.len() - 1].1, 0, message);
     }
     Ok(verification)
+}
+
+/// The times of records, which grow unless a clock was set back.
+#[derive(Default)]
+struct RecordClock {
+    latest_ms: u64,
+    /// The number of records with a time before that of an earlier record.
+    steps_back: u64,
+    /// The first of them, with the time in milliseconds by which it went back.
+    first: Option<String>,
+}
+
+impl RecordClock {
+    /// Compares the time of a record with those of the earlier ones.
+    fn compare(&mut self, at_ms: u64, path: &Path, line: usize) {
+        let back = self.latest_ms.saturating_sub(at_ms);
+        if at_ms > 0 && back > CLOCK_TOLERANCE_MS {
+            self.steps_back += 1;
+            self.first.get_or_insert_with(|| {
+                let file = file_name_text(path);
+                format!(
+                    "{file}: line {line} is {} s earlier than a record before it",
+                    back / 1_000
+                )
+            });
+        }
+        self.latest_ms = self.latest_ms.max(at_ms);
+    }
+
+    /// Describes the records whose times went backwards.
+    fn note(self) -> Option<String> {
+        let first = self.first?;
+        Some(format!(
+            "{first}; {} records are: a clock was set back, or records were written later",
+            self.steps_back
+        ))
+    }
 }
 
 impl AuditVerification {
@@ -373,5 +419,28 @@ pub fn catalog(folder: &Path, digest: &str) -> Result<Catalog, StateError> {
             &path,
             "does not match the digest in its name: it was altered",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_go_backwards_are_noted() {
+        let mut clock = RecordClock::default();
+        for (line, at_ms) in [10_000, 9_500, 12_000, 3_000, 4_000, 12_500]
+            .into_iter()
+            .enumerate()
+        {
+            clock.compare(at_ms, Path::new("audit-1.jsonl"), line + 1);
+        }
+        let note = clock.note().expect("the clock was set back");
+        assert!(
+            note.starts_with("audit-1.jsonl: line 4 is 9 s earlier"),
+            "{note}"
+        );
+        assert!(note.contains("2 records"), "{note}");
+        assert_eq!(RecordClock::default().note(), None);
     }
 }

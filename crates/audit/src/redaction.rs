@@ -18,11 +18,13 @@ static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let patterns = [
         // Private keys, as PEM.
         r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
-        // Keys with a known prefix.
-        r"\bpk_[0-9a-fA-F]{16,}|\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}",
-        r"\bglpat-[A-Za-z0-9_-]{16,}|\bxox[a-z]-[A-Za-z0-9-]{8,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}|\bhf_[A-Za-z0-9]{16,}|\bnpm_[A-Za-z0-9]{16,}",
+        // Keys with a known prefix, also after `_`, as in names of files.
+        r"(?P<kept>^|[^A-Za-z0-9])(?:pk_[0-9a-fA-F]{16,}|(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,})",
+        r"(?P<kept>^|[^A-Za-z0-9])(?:glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|(?:AKIA|ASIA)[0-9A-Z]{16}\b|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{16,})",
+        // Keys and tokens of Google.
+        r"(?P<kept>^|[^A-Za-z0-9])(?:AIza[0-9A-Za-z_-]{30,}|ya29\.[0-9A-Za-z._-]{16,}|GOCSPX-[0-9A-Za-z_-]{16,}|1//0[0-9A-Za-z_-]{20,})",
         // JSON Web Tokens.
-        r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
+        r"(?P<kept>^|[^A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
         r"(?i)(?P<kept>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}",
         // Values that a name marks as secret.
         r#"(?i)(?P<kept>\b[\w-]*(?:password|passwd|passphrase|secret|api[ _-]?key|access[ _-]?key|token|credentials?|pwd)\b["']?\s*(?:=|:|\bis\b)\s*["']?)[^\s"',;]+"#,
@@ -85,6 +87,86 @@ fn looks_random(run: &str) -> bool {
         || digits && lower && upper && run.len() >= MIN_RUN_WITH_SEPARATORS
 }
 
+/// Names of members with secret values: a name is secret if one of its words is one of these.
+const SECRET_WORDS: [&str; 10] = [
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "credentials",
+    "passphrase",
+    "passwd",
+    "password",
+    "pwd",
+    "secret",
+];
+/// Words before `key` that make a name secret.
+const KEY_WORDS: [&str; 7] = [
+    "access",
+    "account",
+    "api",
+    "auth",
+    "encryption",
+    "private",
+    "signing",
+];
+
+/// Returns `true` if the name of a member says that its value is secret, such as `clientSecret`.
+fn names_secret(name: &str) -> bool {
+    let words = split_words(name);
+    let is_key = |pair: &[String]| match pair {
+        [first, second] => second == "key" && KEY_WORDS.contains(&first.as_str()),
+        _ => false,
+    };
+    words
+        .iter()
+        .any(|word| SECRET_WORDS.contains(&word.as_str()))
+        || words.last().is_some_and(|word| word == "token")
+        || words.windows(2).any(is_key)
+}
+
+/// Splits a name such as `clientSecret` or `client_secret` into words in small letters.
+fn split_words(name: &str) -> Vec<String> {
+    let (mut words, mut word, mut was_lower) = (Vec::new(), String::new(), false);
+    for character in name.chars() {
+        let begins = character.is_uppercase() && was_lower;
+        if (begins || !character.is_alphanumeric()) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if character.is_alphanumeric() {
+            word.extend(character.to_lowercase());
+        }
+        was_lower = character.is_lowercase() || character.is_numeric();
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+/// Replaces all texts and numbers of a value. Returns `true` if there were any.
+fn redact_completely(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if text.is_empty() => false,
+        Value::String(_) | Value::Number(_) => {
+            *value = Value::String(REDACTED.to_owned());
+            true
+        }
+        Value::Array(items) => {
+            let redacted = items
+                .iter_mut()
+                .filter_map(|item| redact_completely(item).then_some(()));
+            redacted.count() > 0
+        }
+        Value::Object(members) => {
+            let members = members.values_mut();
+            let redacted = members.filter_map(|member| redact_completely(member).then_some(()));
+            redacted.count() > 0
+        }
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
 /// Redacts all texts of a value and cuts each to a number of bytes. Returns `true` if something was
 /// redacted.
 pub fn redact_value(value: &mut Value, max_bytes: usize) -> bool {
@@ -109,8 +191,11 @@ pub fn redact_value(value: &mut Value, max_bytes: usize) -> bool {
         }
         Value::Object(members) => {
             let mut any_redacted = false;
-            for member in members.values_mut() {
-                any_redacted |= redact_value(member, max_bytes);
+            for (name, member) in members {
+                any_redacted |= match names_secret(name) {
+                    true => redact_completely(member),
+                    false => redact_value(member, max_bytes),
+                };
             }
             any_redacted
         }
@@ -126,7 +211,7 @@ mod tests {
 
     #[test]
     fn all_patterns_compile() {
-        assert_eq!(PATTERNS.len(), 8);
+        assert_eq!(PATTERNS.len(), 9);
         assert!(RUN.is_some());
     }
 
@@ -167,6 +252,15 @@ mod tests {
                 "mail [redacted] today",
             ),
             ("mail jürgen@müller.example", "mail [redacted]"),
+            (
+                "open backup_ghp_abcdefghijklmnopqrst1234",
+                "open backup_[redacted]",
+            ),
+            ("ya29.a0AfH6SMBx-abcdefghij_k now", "[redacted] now"),
+            (
+                "use AIzaSyA-abcdefghijklmnopqrstuvwxyz12345 here",
+                "use [redacted] here",
+            ),
             ("0123456789abcdef0123456789abcdef is it", "[redacted] is it"),
             ("a1B2c3D4-e5F6g7H8_i9J0k1L2-m3N4o5P6q7R8s9T0", "[redacted]"),
         ] {
@@ -190,6 +284,27 @@ mod tests {
         ] {
             assert_eq!(redact(text), text);
         }
+    }
+
+    #[test]
+    fn members_with_secret_names_are_replaced() {
+        let mut value = json!({
+            "password": "x", "clientSecret": "y", "API_KEY": 12, "secretAccessKey": ["z"],
+            "headers": {"Authorization": "short", "Accept": "text/html"},
+            "token": "", "max_tokens": 5, "keyboard": "qwerty", "monkey": "chimp", "key": "PROJ-1"
+        });
+        assert!(redact_value(&mut value, 100));
+        let redacted = "[redacted]";
+        assert_eq!(
+            value,
+            json!({
+                "password": redacted, "clientSecret": redacted, "API_KEY": redacted,
+                "secretAccessKey": [redacted],
+                "headers": {"Authorization": redacted, "Accept": "text/html"},
+                "token": "", "max_tokens": 5, "keyboard": "qwerty", "monkey": "chimp",
+                "key": "PROJ-1"
+            })
+        );
     }
 
     #[test]

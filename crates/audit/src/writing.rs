@@ -328,6 +328,7 @@ impl AuditWriter {
         if self.file.is_none() {
             self.reopen()?;
         }
+        self.check_lock()?;
         let Some(file) = self.file.take() else {
             return Ok(());
         };
@@ -347,14 +348,25 @@ impl AuditWriter {
         Ok(())
     }
 
-    /// Opens the current file and cuts it to its expected length.
-    fn reopen(&mut self) -> Result<(), StateError> {
+    /// Takes the lock again if its file was removed or replaced, because another process could
+    /// write then.
+    fn check_lock(&mut self) -> Result<(), StateError> {
         // A lock that is released and taken again can be lost: a child process that is being
         // started holds a copy of the released one for a moment.
         let lock_path = self.settings.folder.join(LOCK);
         if !is_same_file(&self.lock, &lock_path) {
+            tracing::warn!(
+                target: "picktools::audit", file = %lock_path.display(),
+                "the lock file of the audit log was removed or replaced; it is locked again"
+            );
             self.lock = prepare_folder(&self.settings.folder)?;
         }
+        Ok(())
+    }
+
+    /// Opens the current file and cuts it to its expected length.
+    fn reopen(&mut self) -> Result<(), StateError> {
+        self.check_lock()?;
         let mut file = self.open_file()?;
         let length = file
             .metadata()
@@ -491,6 +503,24 @@ mod tests {
         drop(writer);
         let verified = verify(&folder.path().join("audit"), &mut |_| ()).expect("an audit");
         assert_eq!((verified.records, verified.broken), (2, vec![]));
+    }
+
+    #[test]
+    fn removed_lock_is_taken_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path());
+        let lock_path = settings.folder.join(LOCK);
+        let mut writer = AuditWriter::open(settings).expect("a new audit");
+        fs::remove_file(&lock_path).expect("it exists");
+        writer.append(&record("one")).expect("it is written");
+        writer.sync().expect("the lock is free");
+        assert!(lock_path.exists());
+        fs::remove_file(&lock_path).expect("it exists");
+        let other = File::options().create(true).append(true).open(&lock_path);
+        let other = other.expect("another process");
+        other.lock().expect("it locks the file");
+        writer.append(&record("two")).expect("it is written");
+        writer.sync().expect_err("another process writes");
     }
 
     #[test]

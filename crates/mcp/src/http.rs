@@ -201,7 +201,8 @@ impl HttpClient {
             Ok(response) => response,
             Err(error) => {
                 self.last_failure.set(Some(unreachable_reason(&error)));
-                return Err(error.into());
+                // The query may contain a secret, and libraries log the error.
+                return Err(error.without_url().into());
             }
         };
         if response.status().is_success() {
@@ -373,6 +374,14 @@ fn status_reason(status: StatusCode, target: Option<&Url>, body: &str) -> String
     }
 }
 
+/// Removes the URL from an error: its query may contain a secret, and libraries log the error.
+fn without_url(error: HttpError) -> HttpError {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        other => other,
+    }
+}
+
 /// Describes why no answer came.
 fn unreachable_reason(error: &reqwest::Error) -> String {
     let mut cause: Option<&dyn Error> = Some(error);
@@ -423,7 +432,11 @@ fn is_media_type(response: &Response, expected: &str) -> bool {
 /// Reads a body; `None` if it is longer than allowed.
 async fn read_body(mut response: Response, max_bytes: usize) -> Result<Option<Vec<u8>>, HttpError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(reqwest::Error::without_url)?
+    {
         if body.len() + chunk.len() > max_bytes {
             return Ok(None);
         }
@@ -439,7 +452,7 @@ fn bounded_events(
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let (mut event_bytes, mut after_line_end) = (0, true);
     let chunks = response.bytes_stream().map(move |chunk| {
-        let chunk = chunk.map_err(io::Error::other)?;
+        let chunk = chunk.map_err(|error| io::Error::other(error.without_url()))?;
         for &byte in &chunk {
             match byte {
                 b'\n' if after_line_end => event_bytes = 0,
@@ -504,7 +517,7 @@ impl StreamableHttpClient for HttpClient {
             self.http
                 .delete_session(uri.clone(), session.clone(), token, headers.clone())
         };
-        self.with_token(token, send).await
+        self.with_token(token, send).await.map_err(without_url)
     }
 
     async fn get_stream(
@@ -541,7 +554,7 @@ impl StreamableHttpClient for HttpClient {
                 most,
             )
         };
-        let events = self.with_token(token, send).await?;
+        let events = self.with_token(token, send).await.map_err(without_url)?;
         Ok(stream.checked(events))
     }
 }

@@ -80,6 +80,12 @@ const MAX_STDERR_BYTES: usize = 4 << 10;
 /// The reported number of lines of standard error.
 const MAX_STDERR_LINES: usize = 5;
 
+/// The shortest value of a variable that is removed from messages. Shorter ones are words such as
+/// `debug`.
+const MIN_SECRET_CHARS: usize = 6;
+/// The replacement for the value of a variable.
+const REDACTED: &str = "[redacted]";
+
 /// Time to wait for the rest of standard error after a program exits.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -87,6 +93,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 pub(super) struct Program {
     child: Box<dyn ChildWrapper>,
     command: String,
+    /// The values of its environment that no message may repeat, the longest first.
+    secrets: Vec<String>,
     stderr: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -108,13 +116,21 @@ impl Program {
         };
         let mut program = supervisor::command(command);
         program.args(arguments).env_clear();
-        let named = inherit.iter().map(String::as_str);
-        for name in INHERITED.into_iter().chain(named) {
+        for name in INHERITED {
             if let Some(value) = environment(name) {
                 program.env(name, value);
             }
         }
+        let mut secrets: Vec<String> = variables.values().cloned().collect();
+        for name in inherit {
+            if let Some(value) = environment(name) {
+                secrets.extend(value.to_str().map(str::to_owned));
+                program.env(name, value);
+            }
+        }
         program.envs(variables);
+        secrets.retain(|value| value.chars().count() >= MIN_SECRET_CHARS);
+        secrets.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
         program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -139,6 +155,7 @@ impl Program {
             child,
             stderr,
             reader,
+            secrets,
             command: command.clone(),
         })
     }
@@ -165,9 +182,13 @@ impl Program {
         drop(self.child.start_kill());
     }
 
+    /// Returns the last lines of standard error, without the values of the configured variables.
     pub(super) fn last_lines(&self) -> Vec<String> {
         let bytes = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&bytes);
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret, REDACTED);
+        }
         let lines: Vec<&str> = text
             .lines()
             .filter(|line| !line.trim().is_empty())

@@ -127,6 +127,19 @@ async fn program_inherits_what_it_needs_for_the_network_and_no_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn last_output_has_no_values_of_variables() {
+    let script =
+        "import os, sys\nprint('no', os.environ['TOKEN'], os.environ['WIKI_KEY'], file=sys.stderr)";
+    let mut server = python(script);
+    if let ServerTransport::Stdio { variables, .. } = &mut server.transport {
+        variables.insert("TOKEN".to_owned(), "hunter2-of-ada".to_owned());
+    }
+    let opened = open(&server, Handshake::LegacyFirst, None).await;
+    let error = opened.expect_err("it ends");
+    assert!(error.contains("no [redacted] [redacted]"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn program_that_ends_at_the_newest_handshake_gets_the_older_one() {
     let script =
         "import json, sys\nprint(json.loads(sys.stdin.readline())['method'], file=sys.stderr)";

@@ -2,6 +2,8 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use picktools_state::keys::contains_key;
+
 use crate::api::ModelApi;
 
 /// The header of the gateway's key, for clients that also send a key of the provider.
@@ -50,12 +52,28 @@ pub(crate) fn end_to_end_headers(headers: &HeaderMap) -> HeaderMap {
     forwarded
 }
 
+/// Returns the names of the headers that contain a key of a gateway. The provider must not get it.
+fn names_with_gateway_key(headers: &HeaderMap) -> Vec<HeaderName> {
+    let has_key = |value: &HeaderValue| contains_key(&String::from_utf8_lossy(value.as_bytes()));
+    let with_key = headers.iter().filter(|(_, value)| has_key(value));
+    with_key.map(|(name, _)| name.clone()).collect()
+}
+
+/// Returns `true` if a request authenticates at the provider with a key of a gateway.
+pub(crate) fn sends_gateway_key(headers: &HeaderMap) -> bool {
+    let names = names_with_gateway_key(headers);
+    names.contains(&header::AUTHORIZATION) || names.contains(&API_KEY)
+}
+
 /// Returns the headers of a request to the provider.
 ///
 /// If the gateway has the provider's key, it replaces the keys of the client.
 pub(crate) fn provider_headers(headers: &HeaderMap, api: ModelApi, key: Option<&str>) -> HeaderMap {
     let mut headers = end_to_end_headers(headers);
     for name in NOT_FORWARDED.iter().chain([&PICKTOOLS_KEY]) {
+        headers.remove(name);
+    }
+    for name in names_with_gateway_key(&headers) {
         headers.remove(name);
     }
     let Some(key) = key else { return headers };
@@ -106,6 +124,19 @@ mod tests {
             ("content-encoding", "gzip"),
         ]);
         assert_eq!(end_to_end_headers(&received), expected);
+    }
+
+    #[test]
+    fn gateway_key_is_never_forwarded() {
+        let key = format!("pk_{}", "0123456789abcdef".repeat(4));
+        let value = |text: String| HeaderValue::from_str(&text).expect("a value");
+        let mut received = HeaderMap::new();
+        received.insert(header::AUTHORIZATION, value(format!("Bearer {key}")));
+        received.insert("api-key", value(key));
+        received.insert("x-api-key", HeaderValue::from_static("sk-of-the-provider"));
+        assert!(sends_gateway_key(&received));
+        let sent = provider_headers(&received, ModelApi::Messages, None);
+        assert_eq!(sent, headers(&[("x-api-key", "sk-of-the-provider")]));
     }
 
     #[test]

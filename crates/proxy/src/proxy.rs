@@ -19,7 +19,9 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::api::ModelApi;
-use crate::forward::{API_KEY, PICKTOOLS_KEY, end_to_end_headers, provider_headers};
+use crate::forward::{
+    API_KEY, PICKTOOLS_KEY, end_to_end_headers, provider_headers, sends_gateway_key,
+};
 use crate::indexed::IndexCache;
 use crate::narrow::{NarrowedRequest, narrow};
 use crate::report::add_headers;
@@ -131,6 +133,12 @@ impl Proxy {
             Some(variable) => Some(self.provider_key(variable)?),
         };
         let (head, body) = request.into_parts();
+        if key.is_none() && sends_gateway_key(&head.headers) {
+            let message = "the request has a key of the gateway in place of a key of the \
+                           provider; send the gateway's key as picktools-key, or set `key_env` of \
+                           the provider in the settings";
+            return Err(ProxyFailure::new(StatusCode::UNAUTHORIZED, message));
+        }
         let body = read_body(body, settings.proxy.max_bytes).await?;
         let started = Instant::now();
         let is_compressed = head.headers.contains_key(header::CONTENT_ENCODING);

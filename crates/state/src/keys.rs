@@ -6,6 +6,8 @@ use sha2::{Digest, Sha256};
 
 /// The prefix of a key, by which a leaked key is recognised.
 const PREFIX: &str = "pk_";
+/// The number of hexadecimal digits of a key.
+const KEY_DIGITS: usize = 64;
 
 /// Returns the digest of a key. A key has 256 random bits, so a slow hash function would add
 /// nothing.
@@ -42,6 +44,15 @@ pub fn random() -> std::io::Result<String> {
     Ok(hex(&bytes))
 }
 
+/// Returns `true` if a text contains a key of a gateway.
+pub fn contains_key(text: &str) -> bool {
+    text.match_indices(PREFIX).any(|(start, _)| {
+        let digits = text.get(start + PREFIX.len()..).unwrap_or_default();
+        let count = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
+        count >= KEY_DIGITS
+    })
+}
+
 /// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -59,6 +70,8 @@ mod tests {
         );
         assert_ne!(first.0, second.0);
         assert_eq!(first.0.len(), 67);
+        assert!(contains_key(&format!("Bearer {}", first.0)));
+        assert!(!contains_key("Bearer pk_live_of_another_service"));
         assert!(!first.1.contains(&first.0[3..]) && first.1.len() == 64);
     }
 }
