@@ -14,6 +14,7 @@ mod sse;
 mod supervisor;
 mod tap;
 mod token;
+mod token_answer;
 mod tool_cache;
 
 pub use client::{Limits, ListError, Listing, list};

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
+    default_oauth_http_client,
 };
 use tokio::sync::Mutex;
 
 use picktools_import::mcp::{ClientCredentials, is_private};
+
+use super::token_answer::TokenClient;
 
 /// The least age of a token before a rejected one is exchanged for another.
 const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
@@ -20,6 +23,8 @@ pub(super) struct ServerTokens {
     server: Url,
     token_url: Option<Url>,
     config: ClientCredentialsConfig,
+    /// The client's secret.
+    secret: String,
     current: Mutex<Option<CurrentToken>>,
 }
 
@@ -44,6 +49,7 @@ impl ServerTokens {
                 scopes: credentials.scopes.clone(),
                 resource: Some(server.to_owned()),
             },
+            secret: credentials.secret.clone(),
             current: Mutex::default(),
         }))
     }
@@ -90,12 +96,6 @@ impl ServerTokens {
     async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
         // The manager creates an HTTP client of its own, with the default TLS backend.
         picktools_net::install_tls_backend();
-        let mut manager = AuthorizationManager::new(
-            self.token_url
-                .clone()
-                .unwrap_or_else(|| self.server.clone()),
-        )
-        .await?;
         let metadata = match &self.token_url {
             Some(url) => {
                 let mut metadata = AuthorizationMetadata::default();
@@ -103,8 +103,17 @@ impl ServerTokens {
                 metadata.token_endpoint = url.to_string();
                 metadata
             }
-            None => self.discover_metadata(&manager).await?,
+            None => {
+                // This manager connects to no address that the server may not name.
+                let manager = AuthorizationManager::new(self.server.clone()).await?;
+                self.discover_metadata(&manager).await?
+            }
         };
+        let token_url = self.token_url.as_ref().unwrap_or(&self.server);
+        let client = TokenClient::new(default_oauth_http_client()?, self.secret.clone());
+        let mut manager =
+            AuthorizationManager::new_with_oauth_http_client(token_url.clone(), Arc::new(client))
+                .await?;
         manager.set_metadata(metadata);
         manager.validate_client_credentials_metadata(&self.config)?;
         manager.configure_client_credentials(&self.config)?;
