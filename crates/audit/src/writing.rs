@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use picktools::Catalog;
-use picktools_state::{StateError, create_private_folder, write_private_file};
+use picktools_state::{StateError, create_private_folder, remove_leftovers, write_private_file};
 use serde::Serialize;
 
 use crate::chain::{
@@ -434,6 +434,7 @@ impl AuditWriter {
 /// Creates a folder for its owner only, and locks it.
 fn prepare_folder(folder: &Path) -> Result<File, StateError> {
     create_private_folder(folder)?;
+    remove_leftovers(folder);
     let path = folder.join(LOCK);
     let lock_error = |message: String| StateError::new(&path, message);
     let file = File::options().create(true).append(true).open(&path);

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use picktools::disk;
 use picktools_import::mcp::{Server, ServerTransport};
 
 use super::client::Listing;
 use super::connection::Handshake;
+use super::private_files;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
@@ -72,7 +72,7 @@ impl ToolListCache {
 
     /// Returns the cached listing of a server and its age; `None` if there is no intact file.
     pub fn get(&self, server: &Server) -> Option<(Listing, Duration)> {
-        let bytes = std::fs::read(self.file_path(server, "json")).ok()?;
+        let bytes = self.read_own_file(&self.file_path(server, "json"))?;
         let cached: CachedToolList = serde_json::from_slice(&bytes).ok()?;
         let age = age_of(cached.saved_at);
         let mut listing = Listing {
@@ -102,7 +102,7 @@ impl ToolListCache {
 
     /// Returns the handshake that worked with a server, if the usual one did not.
     pub(super) fn handshake(&self, server: &Server) -> Option<Handshake> {
-        let bytes = std::fs::read(self.file_path(server, HANDSHAKE_SUFFIX)).ok()?;
+        let bytes = self.read_own_file(&self.file_path(server, HANDSHAKE_SUFFIX))?;
         let cached: CachedHandshake = serde_json::from_slice(&bytes).ok()?;
         if cached.version != VERSION || age_of(cached.saved_at) > MAX_HANDSHAKE_AGE {
             return None;
@@ -128,10 +128,26 @@ impl ToolListCache {
     }
 
     fn write(&self, path: &Path, content: &impl Serialize) {
-        let has_folder = std::fs::create_dir_all(&self.folder).is_ok();
+        let has_folder = private_files::create_folder(&self.folder).is_ok();
         if let (true, Ok(bytes)) = (has_folder, serde_json::to_vec(content)) {
-            drop(disk::write(path, &bytes));
+            drop(private_files::write(path, &bytes));
         }
+    }
+
+    /// Reads a file that only this user could write. Another user could write definitions into
+    /// another file that the gateway would believe.
+    fn read_own_file(&self, path: &Path) -> Option<Vec<u8>> {
+        if !path.exists() {
+            return None;
+        }
+        if !private_files::is_own_folder(&self.folder) || !private_files::is_own_file(path) {
+            tracing::warn!(
+                target: "picktools::mcp", file = %path.display(),
+                "a file of the cache is not used: another user could have written it"
+            );
+            return None;
+        }
+        std::fs::read(path).ok()
     }
 
     fn file_path(&self, server: &Server, suffix: &str) -> PathBuf {

@@ -15,7 +15,7 @@ mod shared;
 pub use lock::lock;
 pub use shared::{SharedState, StateHandle, StateStamp, StoreHash, StoreRollback};
 pub use shared_file::{
-    FileStamp, SharedFile, StateError, create_private_folder, write_private_file,
+    FileStamp, SharedFile, StateError, create_private_folder, remove_leftovers, write_private_file,
 };
 pub use shared_store::{
     FaultListener, Purpose, StateStore, StoreFailure, StoreFault, StoreReply, describe_faults,

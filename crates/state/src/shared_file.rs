@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use picktools::disk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// The age of a temporary file whose process was killed. Others write theirs in less time.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// An error of shared state.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,7 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         remedy: &'static str,
     ) -> Result<Self, StateError> {
         create_private_folder(&folder)?;
+        remove_leftovers(&folder);
         let file = Self {
             folder,
             name,
@@ -189,6 +193,32 @@ pub fn create_private_folder(folder: &Path) -> Result<(), StateError> {
     Ok(())
 }
 
+/// Removes the temporary files of processes that were killed while they wrote to a folder of
+/// picktools. They may contain secrets. A file that cannot be removed is reported.
+pub fn remove_leftovers(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let is_temporary = name
+            .to_str()
+            .is_some_and(|name| name.starts_with(".tmp") && name.ends_with(".tmp"));
+        let is_old = || {
+            let metadata = entry.metadata().ok()?;
+            let age = metadata.modified().ok()?.elapsed().ok()?;
+            Some(metadata.is_file() && age > LEFTOVER_AGE)
+        };
+        if is_temporary
+            && is_old() == Some(true)
+            && let Err(error) = fs::remove_file(entry.path())
+        {
+            tracing::warn!(
+                target: "picktools::state", file = %entry.path().display(), %error,
+                "a temporary file of an earlier process cannot be removed"
+            );
+        }
+    }
+}
+
 /// Writes a file that only its owner can read.
 ///
 /// # Errors
@@ -210,6 +240,30 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn temporary_files_of_killed_processes_are_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in [".tmpAbC123.tmp", ".tmpNew456.tmp", "notes.tmp"] {
+            fs::write(path(name), "secret").expect("a file");
+        }
+        let old = SystemTime::now() - Duration::from_secs(600);
+        for name in [".tmpAbC123.tmp", "notes.tmp"] {
+            let file = File::options()
+                .write(true)
+                .open(path(name))
+                .expect("it exists");
+            file.set_modified(old).expect("a time");
+        }
+        remove_leftovers(folder.path());
+        assert!(!path(".tmpAbC123.tmp").exists());
+        assert!(
+            path(".tmpNew456.tmp").exists(),
+            "another process may write it"
+        );
+        assert!(path("notes.tmp").exists(), "it is not of picktools");
+    }
 
     #[test]
     fn stamp_differs_after_another_process_writes() {

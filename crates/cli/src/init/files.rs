@@ -8,10 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use picktools::disk;
 use picktools_state::keys::hex;
+use picktools_state::remove_leftovers;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::places::{ClientConfig, Scope};
+use crate::output;
 
 /// The largest size of a file, in MiB.
 const MAX_MIB: u64 = 4;
@@ -44,6 +46,9 @@ struct WriteRecord {
     /// The backup of the client's file, if it was the state without the gateway.
     #[serde(default)]
     backup: Option<PathBuf>,
+    /// The digest of the backup. A backup with another digest is not restored.
+    #[serde(default)]
+    backup_sha256: String,
 }
 
 impl ClientFile {
@@ -155,7 +160,17 @@ impl ClientFile {
         if record.sha256 != digest(&self.text) || record.upstreams_sha256 != digest(&upstreams) {
             return None;
         }
-        bounded_text(&record.backup?)
+        let path = record.backup?;
+        let backup = bounded_text(&path)?;
+        if digest(&backup) != record.backup_sha256 {
+            output::warn(format!(
+                "the backup {} is not the one that `init` wrote; the servers are put back from the \
+                 gateway's file instead",
+                path.display()
+            ));
+            return None;
+        }
+        Some(backup)
     }
 }
 
@@ -232,7 +247,9 @@ pub(super) fn write_upstreams(
     edited: &str,
     backup: Option<&Path>,
 ) -> anyhow::Result<()> {
-    make_private(place.record.parent().context("the record has no folder")?)?;
+    let folder = place.record.parent().context("the record has no folder")?;
+    make_private(folder)?;
+    remove_leftovers(folder);
     let permissions = match place.scope {
         Scope::User => owner_only(&file.permissions),
         Scope::Project => file.permissions.clone(),
@@ -242,6 +259,7 @@ pub(super) fn write_upstreams(
         sha256: digest(edited),
         upstreams_sha256: digest(upstreams),
         backup: backup.map(Path::to_owned),
+        backup_sha256: backup.map_or_else(String::new, |_| digest(&file.text)),
     })?;
     disk::write_as(&place.record, &record, owner_only(&file.permissions))?;
     Ok(())

@@ -612,6 +612,22 @@ fn init_undo_restores_the_backup() {
 }
 
 #[test]
+fn init_undo_does_not_restore_a_changed_backup() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/.claude.json", text);
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let backups = machine.backups("home");
+    let backup = backups.first().expect("a backup");
+    let planted = r#"{"mcpServers": {"planted": {"command": "evil"}}}"#;
+    machine.write(&format!("home/{backup}"), planted);
+    let said = machine.init(&["--undo"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("is not the one that"), "{}", said.err);
+    assert_eq!(parsed(&machine.read("home/.claude.json")), parsed(text));
+}
+
+#[test]
 fn init_undo_keeps_later_changes_of_the_file() {
     for text in [
         r#"{"mcpServers": {"x": {"command": "y"}, "z": {"url": "https://z.example"}}}"#,
