@@ -70,8 +70,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// With --json, the options --undo and --uninstall put the servers back without --yes, but
-    /// --uninstall removes the data only if --yes is given, too.
+    /// --undo and --uninstall put servers back even without --yes. But --uninstall removes the data
+    /// only with --yes.
     #[arg(long)]
     json: bool,
 }

@@ -1,8 +1,8 @@
 //! Circuit breakers that gateways share, so that each gateway need not find out by itself that a
 //! server fails.
 //!
-//! An open circuit is a key in the store that expires together with the pause. No request of a
-//! client waits for these commands.
+//! While the circuit of a server is open, the store has a key for it. The key expires when the
+//! circuit may close again. Requests of clients never wait for this exchange with the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::upstream::{CircuitChange, Upstream};
 /// The interval between checks.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns the remaining milliseconds of each key.
+/// A script that returns the remaining lifetime of each key in milliseconds.
 const READ_REMAINING: &str = "\
 local left = {}
 for place, key in ipairs(KEYS) do left[place] = redis.call('PTTL', key) end
@@ -60,7 +60,7 @@ fn sync_circuits(
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let answer = store.run_script(Purpose::Circuits, READ_REMAINING, &keys, &[])?;
-    // A key without an expiry was not written by a gateway.
+    // A gateway writes no key without an expiry, so such a key counts as no circuit.
     let remaining = |answer: &StoreReply| match answer {
         StoreReply::Number(remaining @ 1..) => {
             Some(Duration::from_millis(remaining.unsigned_abs()))

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use crate::permit_body::GuardedBody;
+use crate::guarded_body;
 use crate::problem::Problem;
 
 /// The most connections of the reserve.
@@ -259,7 +259,7 @@ pub(crate) async fn count_request(request: Request, next: Next) -> Response {
         let close = HeaderValue::from_static("close");
         drop(response.headers_mut().insert(header::CONNECTION, close));
     }
-    GuardedBody::wrap(response, under_way)
+    guarded_body::hold(response, under_way)
 }
 
 /// An acceptor that limits the connections.
