@@ -59,7 +59,7 @@ pub(super) struct InitCommand {
     /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
-    /// Put the servers back into the clients' files, and keep your later changes.
+    /// Put the servers back; changes that you made to the files since then stay.
     #[arg(long)]
     undo: bool,
     /// Undo everything, and remove the approvals, caches and other data of picktools.
@@ -70,8 +70,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// --undo and --uninstall put servers back even without --yes. But --uninstall removes the data
-    /// only with --yes.
+    /// Servers are put back (--undo, --uninstall) even without --yes. To remove the data too,
+    /// `--uninstall --json` needs --yes.
     #[arg(long)]
     json: bool,
 }

@@ -43,7 +43,8 @@ pub(crate) async fn follow(hub: Arc<Hub>, store: StateStore) {
     }
 }
 
-/// Publishes changes, and returns for how long each server's circuit is open at any gateway.
+/// Publishes changes. Returns how long the circuit of each server stays open, or `None` if no
+/// gateway has opened it.
 fn sync_circuits(
     store: &StateStore,
     upstreams: &[Arc<Upstream>],
@@ -60,7 +61,7 @@ fn sync_circuits(
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let answer = store.run_script(Purpose::Circuits, READ_REMAINING, &keys, &[])?;
-    // A gateway writes no key without an expiry, so such a key counts as no circuit.
+    // A key without an expiry did not come from a gateway, so it is ignored.
     let remaining = |answer: &StoreReply| match answer {
         StoreReply::Number(remaining @ 1..) => {
             Some(Duration::from_millis(remaining.unsigned_abs()))
