@@ -140,7 +140,7 @@ impl Handler {
             SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
             READ_RESULT => return self.read_result(&snapshot, &caller, &arguments).await,
             DESCRIBE => {
-                let servers_down = self.gateway.servers_down(&view.options.access);
+                let servers_down = self.gateway.servers_down(&view);
                 front::describe(&snapshot, &view, &arguments, &servers_down)?
             }
             CALL => {
@@ -192,7 +192,7 @@ impl Handler {
     ) -> Result<(Value, Vec<Arc<CatalogTool>>), Refusal> {
         self.gateway.journal.ready()?;
         let started = Instant::now();
-        let servers_down = self.gateway.servers_down(&view.options.access);
+        let servers_down = self.gateway.servers_down(view);
         let on_selection =
             |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
                 self.gateway.journal.record_selection(&SelectionEvent {
@@ -230,7 +230,7 @@ impl Handler {
         let Ok(view) = self.gateway.snapshot().view(&caller.role) else {
             return refusal;
         };
-        let servers_down = self.gateway.servers_down(&view.options.access);
+        let servers_down = self.gateway.servers_down(&view);
         let server = servers_down.iter().find(|down| down.may_have(name));
         server.map_or(refusal, ServerDown::refusal)
     }
@@ -297,24 +297,32 @@ impl Handler {
         }
     }
 
-    /// Returns the pass-through capabilities for a caller. They cover the upstreams whose tools the
-    /// caller may see, or all upstreams if the access policy does not restrict sources.
-    fn passthrough(
+    /// Returns the pass-through capabilities for a caller. They cover the upstreams that the caller
+    /// may use. They wait a moment for upstreams that have not reported yet.
+    async fn passthrough(
         &self,
         context: &RequestContext<RoleServer>,
     ) -> Result<PassthroughCapabilities, ErrorData> {
+        self.gateway.wait_for_listings().await;
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
         let view = snapshot
             .view(&caller.role)
             .map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
-        let access = &view.options.access;
-        let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
-        let mut upstreams = self.gateway.upstreams();
-        upstreams.retain(|upstream| is_open || view.sources.contains(&upstream.server.name));
+        let mut upstreams = Vec::new();
+        let mut unlisted = Vec::new();
+        for upstream in self.gateway.upstreams() {
+            let server = &upstream.server.name;
+            if view.servers.may_use(server) {
+                upstreams.push(upstream);
+            } else if view.servers.may_know(server) {
+                unlisted.push(server.clone());
+            }
+        }
         Ok(PassthroughCapabilities {
             names: snapshot.settings.names,
             upstreams,
+            unlisted,
             owner: caller.owner,
             share: self.gateway.share(),
             client: relay::client_traits(Some(context)),
@@ -493,7 +501,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListResourcesResult, ErrorData>> {
         let answer = async move {
-            let MergedListing { items, missing } = self.passthrough(&context)?.resources().await;
+            let MergedListing { items, missing } =
+                self.passthrough(&context).await?.resources().await;
             Ok(ListResourcesResult {
                 meta: missing_meta(&missing),
                 ..ListResourcesResult::with_all_items(items)
@@ -508,7 +517,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListResourceTemplatesResult, ErrorData>> {
         let answer = async move {
-            let MergedListing { items, missing } = self.passthrough(&context)?.templates().await;
+            let MergedListing { items, missing } =
+                self.passthrough(&context).await?.templates().await;
             Ok(ListResourceTemplatesResult {
                 meta: missing_meta(&missing),
                 ..ListResourceTemplatesResult::with_all_items(items)
@@ -535,7 +545,8 @@ impl ServerHandler for Handler {
                 return Ok(ReadResourceResult::new(vec![contents]).into());
             }
             Ok(self
-                .passthrough(&context)?
+                .passthrough(&context)
+                .await?
                 .read_resource(request)
                 .await?
                 .into())
@@ -555,13 +566,19 @@ impl ServerHandler for Handler {
                     None,
                 ));
             }
-            let passthrough = self.passthrough(&context)?;
+            let passthrough = self.passthrough(&context).await?;
             let (sender, mut updates) = mpsc::channel::<String>(MAX_UPDATES);
             let source = passthrough.subscribe(&request.uri, Some(sender)).await?;
             let (peer, names, update_source) =
                 (context.peer.clone(), passthrough.names, source.clone());
+            let (gateway, role) = (Arc::clone(&self.gateway), self.caller(&context).role);
             let task = tokio::spawn(async move {
                 while let Some(uri) = updates.recv().await {
+                    // The settings or the tools may have changed since the subscription.
+                    let view = gateway.snapshot().view(&role);
+                    if !view.is_ok_and(|view| view.servers.may_use(&update_source)) {
+                        continue;
+                    }
                     let uri = passthrough::gateway_uri(names, &update_source, &uri);
                     let update = ResourceUpdatedNotificationParam::new(uri);
                     drop(timeout(NOTIFY_TIMEOUT, peer.notify_resource_updated(update)).await);
@@ -583,7 +600,8 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<(), ErrorData>> {
         let answer = async move {
             drop(
-                self.passthrough(&context)?
+                self.passthrough(&context)
+                    .await?
                     .subscribe(&request.uri, None)
                     .await?,
             );
@@ -598,7 +616,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListPromptsResult, ErrorData>> {
         let answer = async move {
-            let MergedListing { items, missing } = self.passthrough(&context)?.prompts().await;
+            let MergedListing { items, missing } =
+                self.passthrough(&context).await?.prompts().await;
             Ok(ListPromptsResult {
                 meta: missing_meta(&missing),
                 ..ListPromptsResult::with_all_items(items)
@@ -614,7 +633,8 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<GetPromptResponse, ErrorData>> {
         let answer = async move {
             Ok(self
-                .passthrough(&context)?
+                .passthrough(&context)
+                .await?
                 .get_prompt(request)
                 .await?
                 .into())
@@ -627,7 +647,7 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<CompleteResult, ErrorData>> {
-        let answer = async move { self.passthrough(&context)?.complete(request).await };
+        let answer = async move { self.passthrough(&context).await?.complete(request).await };
         answer.boxed()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::{Access, Catalog};
+use picktools::Catalog;
 use picktools_call::CallError;
 use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
@@ -23,7 +23,7 @@ use crate::refusal::{Code, Refusal};
 use crate::remembered::SessionApprovals;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Environment, Owner, ServerDown, Upstream};
 
 /// The state that all clients of a gateway share.
@@ -80,14 +80,12 @@ impl Hub {
         self.read_upstreams().get(name).cloned()
     }
 
-    /// Returns the servers that cannot be used and that a policy does not hide.
-    pub fn servers_down(&self, access: &Access) -> Vec<ServerDown> {
+    /// Returns the servers that cannot be used and that the role of a view may know.
+    pub fn servers_down(&self, view: &View) -> Vec<ServerDown> {
         let mut down = Vec::new();
         for upstream in self.upstreams() {
             let server = &upstream.server.name;
-            let is_allowed =
-                access.allow_sources.is_empty() || access.allow_sources.contains(server);
-            if !is_allowed || access.deny_sources.contains(server) {
+            if !view.servers.may_know(server) {
                 continue;
             }
             match upstream.server_down() {

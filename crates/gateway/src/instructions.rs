@@ -34,12 +34,10 @@ pub(crate) fn instructions(hub: &Hub, role: &str) -> String {
 
 /// Returns a sentence with the servers that a client may use.
 fn describe_servers(hub: &Hub, view: &View) -> String {
-    let access = &view.options.access;
-    let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
     let mut names = Vec::new();
     for upstream in hub.upstreams() {
         let name = &upstream.server.name;
-        if is_open || view.sources.contains(name) {
+        if view.servers.may_know(name) {
             names.push(name.clone());
         }
     }
@@ -55,7 +53,7 @@ fn describe_servers(hub: &Hub, view: &View) -> String {
 
 /// Returns sentences about the servers and tools that cannot be used.
 fn describe_unavailable(hub: &Hub, view: &View) -> String {
-    let servers_down = hub.servers_down(&view.options.access);
+    let servers_down = hub.servers_down(view);
     let mut parts = Vec::new();
     for server_down in servers_down.iter().take(MAX_NAMED) {
         parts.push(server_down.describe());
@@ -67,15 +65,15 @@ fn describe_unavailable(hub: &Hub, view: &View) -> String {
     format!(" Not available at the moment: {}.", parts.join(", "))
 }
 
-/// Returns the beginning of the approved instructions of each server that has a visible tool. They
+/// Returns the beginning of the approved instructions of each server that the role may use. They
 /// are marked as the text of the server.
 fn quote_servers(snapshot: &Snapshot, view: &View) -> String {
     let mut quotes = String::new();
     let mut left_out = 0;
-    for server in &view.sources {
-        let Some(instructions) = snapshot.instructions.get(server) else {
+    for (server, instructions) in &snapshot.instructions {
+        if !view.servers.may_use(server) {
             continue;
-        };
+        }
         let excerpt = marked(instructions.trim(), MAX_SERVER_CHARS);
         let quote = format!("\n- {server}: {excerpt:?}");
         if quotes.chars().count() + quote.chars().count() > MAX_ALL_CHARS {

@@ -84,6 +84,8 @@ fn rewrite_contents_uris(contents: &mut ResourceContents, names: NameStyle, sour
 pub(crate) struct PassthroughCapabilities {
     pub(crate) names: NameStyle,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// The upstreams that have not listed their tools yet, so that nobody can decide about them.
+    pub(crate) unlisted: Vec<String>,
     pub(crate) owner: Owner,
     pub(crate) share: Share,
     pub(crate) client: ClientTraits,
@@ -140,7 +142,7 @@ impl PassthroughCapabilities {
         let answers = futures_util::future::join_all(pending).await;
         let mut merged = MergedListing {
             items: Vec::new(),
-            missing: Vec::new(),
+            missing: self.unlisted.clone(),
         };
         for (upstream, answer) in self.upstreams.iter().zip(answers) {
             let source = &upstream.server.name;

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod review;
+mod servers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -29,6 +30,7 @@ use serde_json::Value;
 pub(crate) use self::catalog::Notice;
 use self::catalog::{CatalogParts, ShownNames};
 use self::review::{ReviewedTools, review_tools};
+use self::servers::{ListedServers, ServerAccess};
 use crate::accounts::MergedTools;
 use crate::pins::{INSTRUCTIONS, Pins};
 use crate::refusal::{self, Code, Refusal};
@@ -57,6 +59,7 @@ pub struct Snapshot {
     translation: Translation,
     /// The names of the servers that run tools.
     servers: BTreeSet<String>,
+    listed_servers: ListedServers,
     /// The ids of quarantined tools.
     pub quarantined: BTreeSet<String>,
     /// The ids of the tools that the settings hide from everybody.
@@ -90,6 +93,8 @@ pub struct View {
     pub tools: Vec<Arc<Tool>>,
     /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
+    /// The servers that the role may use.
+    pub(crate) servers: ServerAccess,
     /// The number of quarantined tools that the caller could otherwise see, by source.
     pub quarantined: BTreeMap<String, usize>,
     /// The visible tools that are always listed.
@@ -172,6 +177,7 @@ impl Snapshot {
             definitions,
             translation,
             servers,
+            listed_servers: ListedServers::new(upstream_tools),
             quarantined,
             hidden,
             renamed,
@@ -327,6 +333,7 @@ impl Snapshot {
             mergeable.retain(|tool| !self.renamed.contains(&tool.id));
             merged = MergedTools::new(&mergeable, &self.servers, &self.names);
         }
+        let servers = ServerAccess::new(&self.settings, role, &tools, &self.listed_servers);
         let mut view = View {
             options,
             hydrator,
@@ -334,6 +341,7 @@ impl Snapshot {
             hides: false,
             tools,
             sources,
+            servers,
             quarantined: BTreeMap::new(),
             always_listed,
             merged,

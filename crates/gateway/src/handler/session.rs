@@ -121,7 +121,7 @@ impl Handler {
                 Mode::Auto => Mode::Search,
                 configured => configured,
             };
-            let servers_down = self.gateway.servers_down(&view.options.access);
+            let servers_down = self.gateway.servers_down(view);
             let front = front::definitions(view, &servers_down);
             let tokens = Tokenizer::O200k.count(&json!(front).to_string());
             SessionTools {

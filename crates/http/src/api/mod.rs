@@ -104,7 +104,7 @@ struct MissingTools {
 impl MissingTools {
     fn new(hub: &Hub, view: &View) -> Self {
         Self {
-            servers_down: hub.servers_down(&view.options.access),
+            servers_down: hub.servers_down(view),
             quarantined: view.quarantined.clone(),
         }
     }

@@ -3,6 +3,7 @@
 mod accounts;
 mod approvals;
 mod calls;
+pub(crate) mod carried;
 mod instructions;
 mod lists;
 mod overrides;
