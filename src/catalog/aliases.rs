@@ -95,6 +95,7 @@ impl OperatorAliases {
                 json::message(error)
             ),
         };
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let AliasEntries(entries) =
             serde_json::from_slice(bytes).map_err(|error| syntax_error(&error))?;
         let mut faults = Vec::new();
@@ -297,5 +298,19 @@ mod tests {
             "{error}"
         );
         assert!(parse("[1]").is_err() && parse("").is_err() && parse("{}").is_ok());
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_and_a_mark_is_allowed() {
+        let parse = |text: &str| OperatorAliases::from_slice(text.as_bytes(), "aliases.json");
+        for text in [
+            r#"{"a": "x", "a": "y"}"#,
+            r#"{"a": {"tool": "x", "tool": "y"}}"#,
+            r#"{"a": {"tool": "x", "deprecated": true, "deprecated": false}}"#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+            assert!(parse(&format!("\u{feff}{text}")).is_err(), "{text}");
+        }
+        parse("\u{feff}{\"a\": \"x\"}").expect("a mark is allowed");
     }
 }

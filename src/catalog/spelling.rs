@@ -21,7 +21,7 @@ pub fn skeleton(name: &str) -> String {
 
 /// Returns `true` if two names are confusable and differ in more than case. Two ASCII names never
 /// are: `l` and `1` look alike in every catalog.
-pub(crate) fn confusable(name: &str, other: &str) -> bool {
+pub fn confusable(name: &str, other: &str) -> bool {
     !(name.is_ascii() && other.is_ascii())
         && name.to_lowercase() != other.to_lowercase()
         && skeleton(name) == skeleton(other)

@@ -102,7 +102,7 @@ impl ApiKey {
             ))
         };
         let mut digest = [0; 32];
-        let digits = key.sha256.strip_prefix("sha256:").unwrap_or(&key.sha256);
+        let digits = key.digits();
         if digits.len() != 64 || !digits.is_ascii() {
             return Err(failed());
         }

@@ -1,5 +1,6 @@
 //! Names of an upstream's tools and prompts in the gateway.
 
+use picktools::catalog::spelling;
 use sha2::{Digest, Sha256};
 
 /// The separator between the upstream and its tool.
@@ -7,8 +8,10 @@ const SEPARATOR: &str = "__";
 /// The most characters of a name. Clients add a prefix such as `mcp__picktools__`, and most models
 /// accept 64 characters.
 pub(crate) const MAX_CHARS: usize = 48;
-/// The number of digest digits at the end of a shortened name.
+/// The number of digest digits at the end of a shortened name, and the most digits of a name whose
+/// shorter form is taken.
 const DIGITS: usize = 8;
+const MAX_DIGITS: usize = 32;
 
 /// The names of the front tools.
 pub(crate) const SEARCH: &str = "search_tools";
@@ -29,7 +32,18 @@ pub(crate) fn qualified_name(source: &str, name: &str) -> String {
     if is_accepted(&full_name) && !is_unclear {
         return full_name;
     }
-    with_digest(&full_name, &format!("{source}\0{name}"))
+    with_digest(&full_name, &format!("{source}\0{name}"), DIGITS)
+}
+
+/// Returns longer forms of the name of a tool, for a tool whose name another tool has.
+pub(crate) fn longer_names(source: Option<&str>, name: &str) -> impl Iterator<Item = String> {
+    let full_name = match source {
+        Some(source) => format!("{source}{SEPARATOR}{name}"),
+        None => name.to_owned(),
+    };
+    let identity = format!("{}\0{name}", source.unwrap_or_default());
+    let lengths = (2 * DIGITS..=MAX_DIGITS).step_by(DIGITS);
+    lengths.map(move |digits| with_digest(&full_name, &identity, digits))
 }
 
 /// Returns the shown name of equal tools of several servers: the name of the tools, if models
@@ -38,7 +52,7 @@ pub(crate) fn merged_name(name: &str) -> String {
     if is_accepted(name) {
         return name.to_owned();
     }
-    with_digest(name, name)
+    with_digest(name, name, DIGITS)
 }
 
 /// Returns `true` if a name is short enough and models accept its characters.
@@ -55,16 +69,26 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Returns the start of a name with digits of the digest of `identity`.
-fn with_digest(name: &str, identity: &str) -> String {
+/// Returns the start of a name with a number of digits of the digest of `identity`.
+fn with_digest(name: &str, identity: &str, count: usize) -> String {
     let digest = Sha256::digest(identity);
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let prefix: String = name
         .chars()
         .map(|c| if is_plain(c) { c } else { '_' })
-        .take(MAX_CHARS - DIGITS - 1)
+        .take(MAX_CHARS - count - 1)
         .collect();
-    format!("{prefix}_{}", &digits[..DIGITS])
+    format!("{prefix}_{}", &digits[..count])
+}
+
+/// Returns `true` if two names differ only in case, space or confusable characters.
+pub(crate) fn look_alike(name: &str, other: &str) -> bool {
+    let plain = |name: &str| -> String {
+        let visible = name.chars().filter(|c| !c.is_whitespace());
+        visible.flat_map(char::to_lowercase).collect()
+    };
+    let (plain_name, plain_other) = (plain(name), plain(other));
+    plain_name == plain_other || spelling::confusable(&plain_name, &plain_other)
 }
 
 /// Returns the reason why the name of an upstream is invalid, or `None`.

@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use jsonc_parser::ParseOptions;
 use picktools::catalog::OperatorAliases;
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
 use picktools_import::mcp::{Server, ServerTransport, inherited_name_fault};
+use picktools_import::parse_jsonc;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+use crate::naming;
 
 pub use self::keys::Key;
 pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings};
@@ -342,9 +343,8 @@ impl Settings {
     ///
     /// [`SettingsError`], which names the member.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
-        let options = ParseOptions::default();
-        let value: Value = jsonc_parser::parse_to_serde_value(text, &options)
-            .map_err(|error| SettingsError(format!("invalid JSON in the settings: {error}")))?;
+        let value = parse_jsonc(text)
+            .map_err(|error| SettingsError(format!("invalid settings: {error}")))?;
         if value.is_null() {
             // A file that is being written is empty for a moment. It must not count as settings
             // without keys.
@@ -433,22 +433,9 @@ impl Settings {
             ));
         }
         self.check_overrides().map_err(SettingsError)?;
-        let mut names = std::collections::BTreeSet::new();
-        for key in &self.keys {
-            if !names.insert(&key.name) {
-                return Err(SettingsError(format!(
-                    "duplicate key name {:?}; rename one of the keys",
-                    key.name
-                )));
-            }
-            let role = key.role.as_deref().unwrap_or(DEFAULT_ROLE);
-            if role != DEFAULT_ROLE && !self.roles.contains_key(role) {
-                return Err(SettingsError(format!(
-                    "the key {:?} has the unknown role {role:?}",
-                    key.name
-                )));
-            }
-        }
+        keys::check(&self.keys, &self.roles).map_err(SettingsError)?;
+        check_look_alikes("upstreams", self.upstreams.keys())?;
+        check_look_alikes("roles", self.roles.keys())?;
         if let Some(role) = &self.anonymous
             && role != DEFAULT_ROLE
             && !self.roles.contains_key(role)
@@ -576,6 +563,26 @@ impl Settings {
     pub fn role(&self, name: &str) -> Role {
         self.roles.get(name).cloned().unwrap_or_default()
     }
+}
+
+/// Checks that no two names of a setting are confusable.
+fn check_look_alikes<'a>(
+    setting: &str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), SettingsError> {
+    let mut previous: Vec<&String> = Vec::new();
+    for name in names {
+        if let Some(other) = previous
+            .iter()
+            .find(|other| naming::look_alike(name, other))
+        {
+            return Err(SettingsError(format!(
+                "{setting}: the names {other:?} and {name:?} look alike; rename one of them"
+            )));
+        }
+        previous.push(name);
+    }
+    Ok(())
 }
 
 impl Role {

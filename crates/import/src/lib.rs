@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use picktools::catalog::DocumentReader;
 
+pub use self::notation::parse_jsonc;
+
 /// Returns the readers of this crate for
 /// [`CatalogOptions::readers`](picktools::CatalogOptions::readers).
 pub fn readers() -> Vec<Arc<dyn DocumentReader>> {

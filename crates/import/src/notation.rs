@@ -58,7 +58,19 @@ pub(crate) fn parse(text: &str) -> Result<Value, McpConfigError> {
     }
 }
 
-fn parse_jsonc(text: &str) -> Result<Value, McpConfigError> {
+/// Parses JSON with comments and trailing commas, and refuses duplicate keys.
+///
+/// ```
+/// let refused = picktools_import::parse_jsonc(r#"{"a": {"b": 1, "b": 2}} // two"#);
+/// let message = refused.expect_err("nobody can tell which of them was intended").to_string();
+/// assert_eq!(message, r#"duplicate key "/a/b"; remove one of them"#);
+/// ```
+///
+/// # Errors
+///
+/// [`McpConfigError::Syntax`] and [`McpConfigError::Repeated`].
+pub fn parse_jsonc(text: &str) -> Result<Value, McpConfigError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use picktools::disk;
+use picktools::json::Json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -114,9 +115,15 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(StateError::new(&path, format!("cannot be read: {error}"))),
         };
-        let file: VersionedFile<T> = serde_json::from_slice(&bytes).map_err(|error| {
+        let invalid = |error: serde_json::Error| {
             StateError::new(&path, format!("invalid content ({error}); {}", self.remedy))
-        })?;
+        };
+        let json: Json = serde_json::from_slice(&bytes).map_err(invalid)?;
+        if let Some(pointer) = json.repeated.first() {
+            let message = format!("duplicate key {pointer:?}; {}", self.remedy);
+            return Err(StateError::new(&path, message));
+        }
+        let file: VersionedFile<T> = serde_json::from_value(json.value).map_err(invalid)?;
         if file.version != self.version {
             let message = format!(
                 "unsupported version {}, expected {}; {}",
@@ -280,5 +287,20 @@ mod tests {
         // Both writes have the same length and happen within one tick of the clock.
         other.change_and_stamp(put(2)).expect("it is changed");
         assert_ne!(stamp, one.stamp());
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_with_their_pointer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = r#"{"version": 1, "a": {"b": 1, "b": 2}}"#;
+        fs::write(folder.path().join("map.json"), text).expect("a file");
+        type State = BTreeMap<String, BTreeMap<String, u32>>;
+        let opened =
+            SharedFile::<State>::open(folder.path().to_owned(), "map.json", 1, "remove the file");
+        let error = opened.expect_err("it is ambiguous").to_string();
+        assert!(
+            error.contains("duplicate key \"/a/b\"; remove the file"),
+            "{error}"
+        );
     }
 }

@@ -41,6 +41,119 @@ fn inherited_names_are_checked_and_own_names_replace_the_shared_ones() {
 }
 
 #[test]
+fn duplicate_keys_are_refused_with_their_pointer() {
+    for (text, pointer) in [
+        (r#"{"trust": "approve", "trust": "first-use"}"#, "/trust"),
+        (
+            r#"{"keys": [{"name": "a", "sha256": "0"}], "keys": []}"#,
+            "/keys",
+        ),
+        (
+            r#"{"roles": {"default": {"deny": ["x/*"]}, "default": {}}} // the first denies"#,
+            "/roles/default",
+        ),
+        (
+            r#"{"roles": {"a/b": {"unsafe": "deny", /* or */ "unsafe": "allow",}},}"#,
+            "/roles/a~1b/unsafe",
+        ),
+        (
+            r#"{"roles": {"a": {"access": {"deny_sources": ["x"], "deny_sources": []}}}}"#,
+            "/roles/a/access/deny_sources",
+        ),
+        (
+            r#"{"upstreams": {"x": {}, "\u0078": {"trusted": true}}}"#,
+            "/upstreams/x",
+        ),
+        (
+            r#"{"keys": [{"name": "a", "sha256": "0", "role": "b", "role": "c"}]}"#,
+            "/keys/0/role",
+        ),
+    ] {
+        for text in [text.to_owned(), format!("\u{feff}{text}")] {
+            let error = Settings::parse(&text).expect_err(&text).to_string();
+            let expected = format!("duplicate key {pointer:?}; remove one of them");
+            assert!(error.contains(&expected), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn settings_are_read_strictly() {
+    for text in [
+        "{mode: 'search'}",
+        "{\"mode\" \"search\"}",
+        "{\"mode\": 'search'}",
+        "\u{feff}\u{feff}{}",
+        "{\u{feff}}",
+        "{\"pass_through_tokens\": 0x10}",
+        "{\"pass_through_tokens\": +10}",
+    ] {
+        assert!(Settings::parse(text).is_err(), "{text:?}");
+    }
+    let text = "\u{feff}// ours\n{\"mode\": \"search\",}";
+    let settings = Settings::parse(text).expect("comments, a mark and a last comma are allowed");
+    assert_eq!(settings.mode, Mode::Search);
+}
+
+#[test]
+fn ambiguous_or_empty_keys_are_refused() {
+    let digest = "0A".repeat(32);
+    let key = |name: &str, sha256: &str, role: &str| json!({"name": name, "sha256": sha256, "role": role});
+    let parse = |keys: &[serde_json::Value]| {
+        let roles = json!({"a": {}, "b": {"operator": true}});
+        Settings::parse(&json!({"roles": roles, "keys": keys}).to_string())
+    };
+    let message = |keys: &[serde_json::Value]| parse(keys).expect_err("refused").to_string();
+    for other in [
+        digest.clone(),
+        digest.to_lowercase(),
+        format!("sha256:{digest}"),
+    ] {
+        let error = message(&[key("x", &digest, "a"), key("y", &other, "b")]);
+        assert!(
+            error.contains("/keys/1/sha256") && error.contains("remove one"),
+            "{error}"
+        );
+    }
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for empty in [
+        empty.to_owned(),
+        empty.to_uppercase(),
+        format!("sha256:{empty}"),
+    ] {
+        let error = message(&[key("x", &empty, "a")]);
+        assert!(
+            error.contains("/keys/0/sha256") && error.contains("--new-key"),
+            "{error}"
+        );
+    }
+    parse(&[key("x", &digest, "a"), key("y", &"0b".repeat(32), "b")]).expect("two keys");
+}
+
+#[test]
+fn names_that_look_alike_are_refused() {
+    for (name, other) in [
+        ("files", "Files"),
+        ("files", " files"),
+        ("my server", "myserver"),
+        ("files", "f\u{456}les"),
+        ("caf\u{e9}", "cafe\u{301}"),
+    ] {
+        for setting in ["upstreams", "roles"] {
+            let text = json!({setting: {name: {}, other: {}}}).to_string();
+            let error = Settings::parse(&text).expect_err(&text).to_string();
+            assert!(
+                error.contains(setting) && error.contains("look alike"),
+                "{error}"
+            );
+        }
+    }
+    let text = r#"{"upstreams": {"get_1": {}, "get_l": {}, "get_I": {}, "*": {}}}"#;
+    let text = text.replace("get_I", "got");
+    Settings::parse(&text).expect("other names are allowed");
+}
+
+#[test]
 fn invalid_settings_are_refused() {
     for text in [
         "",
