@@ -78,6 +78,11 @@ impl CatalogFile {
         &self.origin
     }
 
+    /// Returns the source of the tools, if the file sets it.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
     /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -5,6 +5,7 @@ mod rebuild;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -115,14 +116,45 @@ pub struct Gateway {
     frontends: Mutex<Vec<Weak<dyn ClientFrontend>>>,
 }
 
+/// Returns the names of servers that look like the name of another server, and reports them. Of names
+/// that look alike, the one in the settings is used, otherwise the first.
+fn look_alikes(servers: &[Server], settings: &Settings) -> BTreeSet<String> {
+    let mut used: Vec<&String> = Vec::new();
+    let mut left_out = BTreeSet::new();
+    for is_in_settings in [true, false] {
+        for server in servers {
+            let name = &server.name;
+            if settings.upstreams.contains_key(name) != is_in_settings {
+                continue;
+            }
+            let Some(other) = used.iter().find(|other| naming::look_alike(name, other)) else {
+                used.push(name);
+                continue;
+            };
+            if *other == name || !left_out.insert(name.clone()) {
+                continue;
+            }
+            tracing::error!(
+                target: "picktools::gateway", server = %marked(name, MAX_NAME_CHARS), %other,
+                "the server is left out, because its name looks like that of another server; \
+                 rename it"
+            );
+        }
+    }
+    left_out
+}
+
 /// Returns the servers with their rules, by name. A server with an unusable name is left out.
 fn plan_upstreams(
     servers: Vec<Server>,
     settings: &Settings,
 ) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
-    let mut planned = BTreeMap::new();
-    let mut left_out = BTreeSet::new();
+    let mut planned: BTreeMap<String, (Server, UpstreamRules)> = BTreeMap::new();
+    let mut left_out = look_alikes(&servers, settings);
     for mut server in servers {
+        if left_out.contains(&server.name) {
+            continue;
+        }
         settings.add_inherited(&mut server);
         let name = server.name.clone();
         let refuse = |reason: &str| GatewayError::Server {
@@ -248,6 +280,7 @@ impl Gateway {
             pins: pins.clone(),
             share,
             started: keys::now(),
+            build_failed: AtomicBool::new(false),
             list_deadline: Instant::now() + list_wait,
             meter,
             journal,

@@ -1,6 +1,7 @@
 //! The state that all clients of a gateway share: the upstreams and the current snapshot.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub struct Hub {
     pub(crate) started: u64,
     /// The end of the time in which lists wait for upstreams.
     pub(crate) list_deadline: Instant,
+    /// `true` if the last snapshot could not be built, so that an earlier one is in use.
+    pub(crate) build_failed: AtomicBool,
     /// The receiver of events.
     pub meter: Arc<dyn Meter>,
     /// The journal of decisions.
@@ -173,6 +176,11 @@ impl Hub {
     /// Returns `true` if each upstream has reported, even if only that it is unreachable.
     pub fn is_complete(&self) -> bool {
         *self.complete.borrow()
+    }
+
+    /// Returns `true` if the tools in use are outdated, because a snapshot could not be built.
+    pub fn is_outdated(&self) -> bool {
+        self.build_failed.load(Ordering::Relaxed)
     }
 
     /// Returns the result of an upstream's last listing: an error if it is unreachable, `None`

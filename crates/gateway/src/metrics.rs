@@ -100,6 +100,11 @@ pub enum GatewayEvent<'a> {
         /// The fault; `None` after it has ended.
         fault: Option<&'a str>,
     },
+    /// A snapshot of the tools was built, or could not be built.
+    Snapshot {
+        /// `true` if it was built; otherwise an earlier one stays in use.
+        is_current: bool,
+    },
     /// A client connected or disconnected.
     Session {
         /// `true` if it connected.
@@ -162,6 +167,8 @@ pub struct GatewayCounts {
     pub store: BTreeMap<String, String>,
     /// The number of faults of the shared store, by kind.
     pub store_faults: BTreeMap<String, u64>,
+    /// `true` if the last snapshot of the tools could not be built.
+    pub is_outdated: bool,
     /// Clients that connected.
     pub sessions: u64,
     /// Clients that are connected.
@@ -277,6 +284,7 @@ impl Meter for Counters {
                 purpose,
                 fault: None,
             } => drop(counts.store.remove(purpose)),
+            GatewayEvent::Snapshot { is_current } => counts.is_outdated = !is_current,
             GatewayEvent::Session { begun: true } => {
                 counts.sessions += 1;
                 counts.open_sessions += 1;
@@ -338,6 +346,7 @@ mod tests {
         ] {
             counters.record(&GatewayEvent::Store { purpose, fault });
         }
+        counters.record(&GatewayEvent::Snapshot { is_current: false });
         counters.record(&GatewayEvent::Session { begun: true });
         counters.record(&GatewayEvent::Session { begun: true });
         counters.record(&GatewayEvent::Session { begun: false });
@@ -388,6 +397,7 @@ mod tests {
             "picktools_model_requests_total{outcome=\"narrowed\"} 1",
             "picktools_saved_tokens_total 700",
             "picktools_sessions 1",
+            "picktools_snapshot_outdated 1",
             "picktools_store_fault{purpose=\"rates\",fault=\"away\"} 1",
             "picktools_store_faults_total{fault=\"full\"} 1",
             "picktools_call_seconds_count{upstream=\"git\"} 3",

@@ -3,7 +3,9 @@
 //! An upstream is a server with its rules. Its name is the source of its tools, so its tools have
 //! ids of the form `server/tool`.
 
+mod build;
 mod catalog;
+mod resolve;
 mod review;
 mod servers;
 
@@ -13,8 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::catalog::Conflicts;
-use picktools::excerpt::marked;
-use picktools::names::{Advertising, ToolPatterns};
+use picktools::names::ToolPatterns;
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{
     Access, Catalog, CatalogOptions, Engine, PickError, PickOptions, Query, Selection, Tool,
@@ -22,20 +23,19 @@ use picktools::{
 use picktools_call::CallError;
 use picktools_call::Hydrator;
 use picktools_import::mcp::Server;
-use picktools_provider::{Provider, translate};
-use picktools_provider::{Tokenizer, TranslateOptions, Translation};
+use picktools_provider::{Tokenizer, Translation};
 use picktools_state::{StateStamp, StateStore, lock};
 use serde_json::Value;
 
+use self::build::{BuiltTools, SnapshotParts};
 pub(crate) use self::catalog::Notice;
-use self::catalog::{CatalogParts, ShownNames};
+pub(crate) use self::resolve::quarantined_id;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
 use crate::accounts::MergedTools;
 use crate::pins::{INSTRUCTIONS, Pins};
 use crate::refusal::{self, Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe, UpstreamRules};
-use crate::tolerance;
 
 /// The tools that an upstream sent last.
 pub(crate) struct UpstreamTools {
@@ -68,6 +68,8 @@ pub struct Snapshot {
     renamed: BTreeSet<String>,
     /// Messages for the operator about what was left out.
     pub(crate) notices: Vec<Notice>,
+    /// The servers whose tools could not be used, with the reason.
+    pub failed: BTreeMap<String, String>,
     /// The approved instructions of servers, by server.
     pub(crate) instructions: BTreeMap<String, String>,
     /// The servers whose instructions are quarantined.
@@ -95,6 +97,8 @@ pub struct View {
     pub(crate) sources: Vec<String>,
     /// The servers that the role may use.
     pub(crate) servers: ServerAccess,
+    /// The ids of the visible tools by the names that clients are shown.
+    shown_ids: HashMap<String, String>,
     /// The number of quarantined tools that the caller could otherwise see, by source.
     pub quarantined: BTreeMap<String, usize>,
     /// The visible tools that are always listed.
@@ -138,37 +142,24 @@ impl Snapshot {
             Some(pins) => review_tools(&settings, upstream_tools, pins, &options)?,
             None => ReviewedTools::without_review(upstream_tools),
         };
-        let parts = CatalogParts {
+        let parts = SnapshotParts {
             settings: &settings,
             options: &options,
             own_catalog,
-            files: &files,
+            previous_engine,
         };
-        let (catalog, mut notices) = parts.build().map_err(|error| error.to_string())?;
+        let BuiltTools {
+            engine,
+            names,
+            renamed,
+            hidden,
+            translation,
+            definitions,
+            mut notices,
+            failed,
+        } = parts.build_each(&files)?;
         notices.extend(listing_notices(&settings, upstream_tools));
-        let shown_names = ShownNames::new(&settings, &catalog);
-        notices.extend(shown_names.notices);
-        let (names, renamed) = (shown_names.names, shown_names.renamed);
-        let hidden = settings.hidden_tools(&catalog);
-        let advertising = Advertising::ProviderMap(names.clone());
-        let translate_options = TranslateOptions {
-            advertising,
-            ..TranslateOptions::default()
-        };
-        let mut translation = translate(catalog.tools(), Provider::Mcp, &translate_options)
-            .map_err(|error| error.to_string())?;
-        let Value::Array(shown_definitions) = translation.tools.take() else {
-            return Err("the translation contains no list of tools".to_owned());
-        };
-        let definitions = definitions_by_id(shown_definitions, &translation);
-        quarantined.retain(|id| catalog.find(id).is_some());
-        let engine = match previous_engine {
-            Some(previous_engine) => previous_engine.with_catalog(catalog),
-            None => Engine::builder(catalog)
-                .token_counter(Arc::new(picktools_provider::Definitions))
-                .build(),
-        };
-        let engine = engine.map_err(|error| error.to_string())?;
+        quarantined.retain(|id| engine.catalog().find(id).is_some());
         let (store, views) = (None, Mutex::default());
         Ok(Self {
             settings,
@@ -182,6 +173,7 @@ impl Snapshot {
             hidden,
             renamed,
             notices,
+            failed,
             instructions,
             quarantined_instructions,
             approvals,
@@ -334,6 +326,11 @@ impl Snapshot {
             merged = MergedTools::new(&mergeable, &self.servers, &self.names);
         }
         let servers = ServerAccess::new(&self.settings, role, &tools, &self.listed_servers);
+        let shown_ids = tools.iter().filter_map(|tool| {
+            let name = self.names.get(&tool.id)?;
+            Some((name.clone(), tool.id.clone()))
+        });
+        let shown_ids = shown_ids.collect();
         let mut view = View {
             options,
             hydrator,
@@ -342,6 +339,7 @@ impl Snapshot {
             tools,
             sources,
             servers,
+            shown_ids,
             quarantined: BTreeMap::new(),
             always_listed,
             merged,
@@ -421,50 +419,6 @@ impl View {
             _ => false,
         }
     }
-
-    /// Finds the tool for a name, without the prefix that some clients add: as written, or with
-    /// another separator between server and tool. A hidden tool is unknown.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] if no tool matches, several tools match, or the tool is visible but not
-    /// eligible.
-    pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        let name = tolerance::without_prefix(name);
-        let unknown_error = || self.hydrator.unknown(name);
-        let not_found = match self.hydrator.find_tool(name) {
-            Err(error @ CallError::UnknownTool { .. }) => error,
-            Err(CallError::Ineligible { reasons, .. }) if refusal::is_hidden(&reasons) => {
-                unknown_error()
-            }
-            Err(CallError::AmbiguousTool {
-                name,
-                mut candidates,
-            }) => {
-                candidates.retain(|id| !self.is_hidden(id));
-                return match candidates.as_slice() {
-                    [] => Err(unknown_error()),
-                    // The other tools of this name do not exist for the caller.
-                    [only] => self.hydrator.find_tool(only),
-                    _ => Err(CallError::AmbiguousTool { name, candidates }),
-                };
-            }
-            result => return result,
-        };
-        let mut matches: Vec<&Arc<Tool>> = tolerance::spellings(name)
-            .filter_map(|name| self.hydrator.find_tool(&name).ok())
-            .collect();
-        matches.sort_by_key(|tool| &tool.id);
-        matches.dedup_by_key(|tool| &tool.id);
-        match matches.as_slice() {
-            [] => Err(not_found),
-            [tool] => Ok(tool),
-            several => Err(CallError::AmbiguousTool {
-                name: marked(name, 100).into_owned(),
-                candidates: several.iter().map(|tool| tool.id.clone()).collect(),
-            }),
-        }
-    }
 }
 
 /// Returns the ids of tools.
@@ -495,21 +449,4 @@ fn listing_notices(settings: &Settings, upstream_tools: &[UpstreamTools]) -> Vec
         }
     }
     notices
-}
-
-/// Returns translated definitions by the ids of their tools.
-fn definitions_by_id(
-    shown_definitions: Vec<Value>,
-    translation: &Translation,
-) -> HashMap<String, Value> {
-    let mut definitions = HashMap::with_capacity(shown_definitions.len());
-    for definition in shown_definitions {
-        let Some(Value::String(name)) = definition.get("name") else {
-            continue;
-        };
-        if let Some(id) = translation.names.get(name) {
-            definitions.insert(id.clone(), definition);
-        }
-    }
-    definitions
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use picktools_state::StateStamp;
@@ -11,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::hub::Hub;
+use crate::metrics::GatewayEvent;
 use crate::pins::Pins;
 use crate::snapshot::{Notice, Snapshot, UpstreamTools};
 use crate::upstream::{Upstream, UpstreamListing};
@@ -89,6 +91,14 @@ impl UpstreamReports {
         upstream_tools
     }
 
+    /// Replaces the results of the servers whose tools could not be used.
+    fn record_failures(&mut self, failed: &BTreeMap<String, String>) {
+        for (server, reason) in failed {
+            let result = Err(format!("its tools cannot be used: {reason}"));
+            self.live.insert(server.clone(), result);
+        }
+    }
+
     /// Publishes the live results, or the error because of which no snapshot could be built.
     fn publish(&mut self, hub: &Hub, error: Option<&String>) {
         if self.live.is_empty() {
@@ -102,7 +112,8 @@ impl UpstreamReports {
                     }
                     // After the first live listing the tools are known; a call finds out if the
                     // server is reachable.
-                    None if live_results.get(upstream) == Some(&Ok(())) => {}
+                    None if live_results.get(upstream) == Some(&Ok(()))
+                        && !hub.snapshot().failed.contains_key(upstream) => {}
                     None => drop(live_results.insert(upstream.clone(), result.clone())),
                 }
             }
@@ -160,6 +171,19 @@ fn warn_of_quarantine(previous: &Snapshot, current: &Snapshot) {
             target: "picktools::gateway", %server,
             "the instructions of the server are quarantined; review them with `picktools approve`"
         );
+    }
+}
+
+/// Reports the servers whose tools could not be used, and those whose tools can be used again.
+fn count_failures(hub: &Hub, previous: &Snapshot, current: &Snapshot) {
+    for name in current.failed.keys() {
+        hub.meter
+            .record(&GatewayEvent::Upstream { name, up: false });
+    }
+    for name in previous.failed.keys() {
+        if !current.failed.contains_key(name) {
+            hub.meter.record(&GatewayEvent::Upstream { name, up: true });
+        }
     }
 }
 
@@ -229,8 +253,10 @@ pub(super) async fn rebuild_snapshots(
                 stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
                 hub.journal.record_policy(&snapshot);
+                reports.record_failures(&snapshot.failed);
                 let previous = hub.snapshot.send_replace(Arc::clone(&snapshot));
                 warn_of_quarantine(&previous, &snapshot);
+                count_failures(&hub, &previous, &snapshot);
                 notice_log.log(&snapshot, reports.is_complete(&upstreams));
                 None
             }
@@ -244,6 +270,10 @@ pub(super) async fn rebuild_snapshots(
                 "cannot build a new snapshot; the current one stays in use"
             );
         }
+        hub.build_failed.store(error.is_some(), Ordering::Relaxed);
+        hub.meter.record(&GatewayEvent::Snapshot {
+            is_current: error.is_none(),
+        });
         reports.publish(&hub, error.as_ref());
         last_error = error;
         if reports.is_complete(&upstreams) {

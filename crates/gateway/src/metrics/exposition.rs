@@ -93,6 +93,7 @@ impl Exposition {
             GatewayEvent::List { .. }
             | GatewayEvent::Upstream { .. }
             | GatewayEvent::Store { .. }
+            | GatewayEvent::Snapshot { .. }
             | GatewayEvent::Session { .. } => {}
         }
     }
@@ -219,6 +220,14 @@ impl MetricWriter<'_, '_> {
                     .encode_descriptor(name, help, None, MetricType::Counter)?;
             metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
         }
+        self.encoder
+            .encode_descriptor(
+                "snapshot_outdated",
+                "1 while a new list of tools cannot be built",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&i64::from(counts.is_outdated))?;
         let open = i64::try_from(counts.open_sessions).unwrap_or(i64::MAX);
         self.encoder
             .encode_descriptor("sessions", "Connected clients", None, MetricType::Gauge)?

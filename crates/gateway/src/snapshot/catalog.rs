@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use picktools::catalog::{
     CatalogError, CatalogFault, CatalogFile, Conflicts, FaultKind, OperatorAliases,
 };
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::{Catalog, CatalogOptions, Tool};
 
 use crate::naming;
@@ -145,17 +146,16 @@ pub(super) struct ShownNames {
 }
 
 impl ShownNames {
-    /// Names the tools of a catalog. A tool does not get the name that another one has without
-    /// overrides, so that each name keeps its meaning.
+    /// Names the tools of a catalog. No two tools have the same name. A tool does not get the name
+    /// that another one has without overrides, so that each name keeps its meaning. A tool that
+    /// cannot be named is left out.
     pub(super) fn new(settings: &Settings, catalog: &Catalog) -> Self {
         let mut shown = Self::default();
-        let mut taken = BTreeSet::new();
+        let mut taken = shown.name_tools(settings.names, catalog);
         for tool in catalog.tools() {
-            let name = shown_name(settings.names, tool, &tool.name);
-            taken.insert(name.clone());
-            shown.names.insert(tool.id.clone(), name);
-        }
-        for tool in catalog.tools() {
+            if !shown.names.contains_key(&tool.id) {
+                continue;
+            }
             let changed = settings.tool_override(tool);
             let Some(new_name) = changed.and_then(|changed| changed.rename.as_ref()) else {
                 continue;
@@ -177,6 +177,54 @@ impl ShownNames {
         }
         shown
     }
+
+    /// Names the tools without overrides, and returns the names. Of tools with the same name, trusted
+    /// tools and names with a digest come first: only the others chose a name that imitates.
+    fn name_tools(&mut self, style: NameStyle, catalog: &Catalog) -> BTreeSet<String> {
+        let mut by_name: BTreeMap<String, Vec<&Tool>> = BTreeMap::new();
+        for tool in catalog.tools() {
+            let name = shown_name(style, tool, &tool.name);
+            by_name.entry(name).or_default().push(tool);
+        }
+        let mut taken: BTreeSet<String> = by_name.keys().cloned().collect();
+        for (name, mut tools) in by_name {
+            let imitates = |tool: &Tool| (tool.untrusted, name.ends_with(&tool.name));
+            tools.sort_by(|tool, other| {
+                let order = imitates(tool).cmp(&imitates(other));
+                order.then_with(|| tool.id.cmp(&other.id))
+            });
+            for (position, tool) in tools.into_iter().enumerate() {
+                let free_name = if position == 0 && !name.is_empty() {
+                    Some(name.clone())
+                } else {
+                    let source = tool.source.as_deref();
+                    let mut names = naming::longer_names(source, &tool.name);
+                    names.find(|name| taken.insert(name.clone()))
+                };
+                match free_name {
+                    Some(free_name) => {
+                        if position > 0 {
+                            self.notices.push(taken_name(tool, &name, &free_name));
+                        }
+                        self.names.insert(tool.id.clone(), free_name);
+                    }
+                    None => self.notices.push(Notice::new(format!(
+                        "left out the tool {:?}, because other tools have all its names; rename it",
+                        marked(&tool.id, MAX_NAME_CHARS)
+                    ))),
+                }
+            }
+        }
+        taken
+    }
+}
+
+/// Returns the notice about a tool that did not get its name.
+fn taken_name(tool: &Tool, name: &str, free_name: &str) -> Notice {
+    Notice::new(format!(
+        "the tool {:?} is shown as {free_name:?}, because another tool is shown as {name:?}",
+        marked(&tool.id, MAX_NAME_CHARS)
+    ))
 }
 
 /// Returns the name that clients are shown for a tool with its own or a new name.

@@ -76,13 +76,23 @@ async fn metrics(State(status): State<StatusState>, request: Request) -> Respons
     }
 }
 
-/// Answers `ready` if every upstream was asked for its tools and the audit log can be written.
+/// Answers `ready` if every upstream was asked for its tools, the tools are current, and the audit log
+/// can be written. A server whose tools cannot be used is counted but does not stop the others.
 async fn ready(State(status): State<StatusState>) -> Response {
     if let Err(refusal) = status.hub.journal.ready() {
         return Problem::from(refusal).into_response();
     }
+    if status.hub.is_outdated() {
+        let message = "the tools cannot be updated; see the log of the gateway";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outdated", message).into_response();
+    }
     if status.hub.is_complete() {
-        return status.status_text("ready").into_response();
+        let mut text = status.status_text("ready");
+        let failed = status.hub.snapshot().failed.len();
+        if failed > 0 {
+            text.push_str(&format!("servers whose tools cannot be used: {failed}\n"));
+        }
+        return text.into_response();
     }
     let message = "some upstreams were not asked for their tools yet; try again";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message).into_response()
