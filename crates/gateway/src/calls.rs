@@ -34,7 +34,7 @@ use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
-use crate::{passthrough, results, tolerance};
+use crate::{passthrough, results};
 
 /// The time that a call waits for its upstream if that has not reported yet.
 pub(crate) const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -195,14 +195,7 @@ impl CallRunner<'_> {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        let tool = view.find_tool(&call.name).map_err(to_refusal)?;
-        let name = tolerance::without_prefix(&call.name);
-        // A name that was shown stays as it is.
-        call.name = if view.hydrator.find_tool(name).is_ok() {
-            name.to_owned()
-        } else {
-            tool.id.clone()
-        };
+        call.name = view.call_name(&call.name).map_err(to_refusal)?;
         let (call, reason) = match view.hydrator.hydrate(&call).map_err(to_refusal)? {
             HydratedCall::Ready(call) => {
                 let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;

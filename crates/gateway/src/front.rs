@@ -292,7 +292,7 @@ pub(crate) async fn search(
     {
         let reasons: Vec<&str> = blocked.reasons.iter().map(|reason| reason.code()).collect();
         answer["blocked"] =
-            json!({"name": snapshot.names.get(&blocked.tool_id), "reasons": reasons});
+            json!({"name": blocked_name(snapshot, view, &blocked.tool_id), "reasons": reasons});
     }
     if !selection.degraded.is_empty() {
         answer["degraded"] = json!(selection.degraded);
@@ -445,5 +445,13 @@ fn annotate(
         if view.marked_unsafe == Unsafe::Confirm {
             entry.insert("needs".to_owned(), json!("confirmation"));
         }
+    }
+}
+
+/// Returns the name of a blocked tool. The name of a quarantined tool is the text of a stranger.
+fn blocked_name(snapshot: &Snapshot, view: &View, id: &str) -> Option<String> {
+    match view.public_id(id) {
+        public_id if public_id != id => Some(public_id.into_owned()),
+        _ => snapshot.names.get(id).cloned(),
     }
 }

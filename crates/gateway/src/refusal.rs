@@ -7,6 +7,8 @@ use picktools_call::CallError;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::json;
 
+use crate::snapshot::quarantined_id;
+
 /// A call that was not carried out. It is returned as a tool result, because models do not see
 /// protocol errors.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -145,6 +147,7 @@ impl Refusal {
                     return Self::unknown(requested);
                 }
                 if reasons.iter().any(is_quarantine) {
+                    let tool = quarantined_id(tool);
                     let message = format!(
                         "{tool} is quarantined: its definition is new or has changed, and the \
                          operator must approve it (picktools approve)"

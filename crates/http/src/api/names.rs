@@ -259,7 +259,14 @@ pub(super) async fn validate(
                     .translated(&translate_for(&view.tools, provider, options)?)
             }
         };
-        let validate_call = |call: ToolCall| match hydrator.hydrate(&call) {
+        let hydrate = |call: &ToolCall| {
+            let mut call = call.clone();
+            if request.provider.is_none() {
+                call.name = view.call_name(&call.name)?;
+            }
+            hydrator.hydrate(&call)
+        };
+        let validate_call = |call: ToolCall| match hydrate(&call) {
             Ok(hydrated) => ValidationItem::Valid(Box::new(hydrated)),
             Err(error) => {
                 let is_unknown = match &error {

@@ -97,13 +97,45 @@ pub(crate) fn restrict_options(
     })
 }
 
-/// Removes the tools from a selection that the caller may not see.
+/// Replaces the ids of quarantined tools with those that callers may read.
+fn shorten_quarantined(view: &View, selection: &mut Selection) {
+    let shorten = |id: &mut String| {
+        let public_id = view.public_id(id).into_owned();
+        *id = public_id;
+    };
+    let ineligible = &mut selection.ineligible.tools;
+    ineligible
+        .iter_mut()
+        .for_each(|tool| shorten(&mut tool.tool_id));
+    selection
+        .blocked
+        .iter_mut()
+        .for_each(|tool| shorten(&mut tool.tool_id));
+    let aliases = &mut selection.deprecated_aliases;
+    aliases
+        .iter_mut()
+        .for_each(|alias| shorten(&mut alias.tool_id));
+    selection
+        .dropped
+        .iter_mut()
+        .for_each(|tool| shorten(&mut tool.tool_id));
+    for pick in selection.picks.iter_mut().chain(&mut selection.required) {
+        pick.same_as.iter_mut().for_each(shorten);
+    }
+}
+
+/// Removes the tools from a selection that the caller may not see, and shortens the ids of
+/// quarantined tools.
 ///
 /// The ineligible tools are counted again without them.
 pub(super) fn hide_tools(view: &View, selection: &mut Selection) {
-    if !view.hides {
-        return;
+    if view.hides {
+        remove_hidden(view, selection);
     }
+    shorten_quarantined(view, selection);
+}
+
+fn remove_hidden(view: &View, selection: &mut Selection) {
     let is_visible = |id: &str| !view.is_hidden(id);
     let ineligible = &mut selection.ineligible;
     ineligible
