@@ -5,7 +5,7 @@
 mod status;
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -780,6 +780,14 @@ fn api_keys_for_address(
     }
 }
 
+/// Returns a host as in a `Host` header, which has IPv6 addresses in brackets.
+fn host_name(host: &String) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host.clone(),
+    }
+}
+
 /// Returns the configuration of the MCP endpoint, and the pages that may send requests.
 fn mcp_config(
     settings: &Settings,
@@ -806,7 +814,7 @@ fn mcp_config(
         config.allowed_hosts.push(options.listen.ip().to_string());
     }
     let allowed_pages = AllowedPages {
-        hosts: config.allowed_hosts.clone(),
+        hosts: config.allowed_hosts.iter().map(host_name).collect(),
         origins: origins.clone(),
     };
     let config = config

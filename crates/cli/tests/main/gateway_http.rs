@@ -24,8 +24,12 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(place: Place, more: &[&str]) -> Self {
+        Self::listening(place, "127.0.0.1:0", more)
+    }
+
+    fn listening(place: Place, address: &str, more: &[&str]) -> Self {
         let mut child = gateway_program()
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", address])
             .args(place.arguments())
             .args(more)
             .env("PICKTOOLS_CACHE_DIR", place.path("cache"))
@@ -267,6 +271,46 @@ pub(crate) fn digest(key: &str) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+#[test]
+fn ipv6_address_is_an_allowed_host_and_health_allows_every_host() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let place = Place::with(&json!({"up": upstream()}));
+    let serving = Serving::listening(place, "[::1]:0", &[]);
+    let port = serving.address.port();
+    for host in [
+        format!("[::1]:{port}"),
+        format!("localhost:{port}"),
+        "[::1]".to_owned(),
+    ] {
+        let host = [("Host", host.as_str())];
+        assert_eq!(
+            serving.raw("GET", "/v1/tools", &host, "").status,
+            200,
+            "{host:?}"
+        );
+        assert_ne!(
+            serving.raw("GET", "/console", &host, "").status,
+            403,
+            "{host:?}"
+        );
+    }
+    for host in ["evil.example", "[::1].evil.example", "[::2]", "::1"] {
+        let host = [("Host", host)];
+        assert_eq!(
+            serving.raw("GET", "/v1/tools", &host, "").status,
+            403,
+            "{host:?}"
+        );
+        assert_eq!(
+            serving.raw("GET", "/health", &host, "").status,
+            200,
+            "{host:?}"
+        );
+    }
 }
 
 #[test]
