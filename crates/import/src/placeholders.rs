@@ -16,6 +16,15 @@ pub(crate) fn expand(
         let Some((name, after)) = after.split_once('}') else {
             return Err(problem("a `${` is not closed", "close it with `}`"));
         };
+        if name.contains("${") {
+            return Err(problem(
+                format!(
+                    "the placeholder \"${{{}}}\" contains another placeholder",
+                    marked(name, MAX_NAME_CHARS)
+                ),
+                "use one variable, and set it in the environment",
+            ));
+        }
         expanded.push_str(&value(name, environment)?);
         rest = after;
     }

@@ -147,6 +147,21 @@ fn unset_variable_invalidates_only_its_server() {
             .contains("placeholder \"input:token\" needs input")
     );
     assert!(fault(r#"{"command": "${KEY"}"#).contains("is not closed"));
+    for server in [
+        r#"{"command": "a", "args": ["${MISSING:-${KEY}}"]}"#,
+        r#"{"url": "https://x/${KEY:-${HOME}}"}"#,
+        r#"{"command": "a", "env": {"A": "${MISSING:-${EMPTY:-${KEY}}}"}}"#,
+    ] {
+        let text =
+            format!("{{\"mcpServers\": {{\"a\": {server}, \"b\": {{\"command\": \"b\"}}}}}}");
+        let configuration = parse(&text).expect("it is a configuration");
+        assert_eq!(configuration.servers.len(), 1, "{server}");
+        let fault = configuration.faults[0].to_string();
+        assert!(
+            fault.contains("contains another placeholder; use one variable"),
+            "{fault}"
+        );
+    }
 }
 
 #[test]
