@@ -2,7 +2,7 @@
 //!
 //! Output for people is bounded and free of characters that hide something, even if a catalog
 //! contains them. Long lines are cut, and long lists show their first items. The JSON output is
-//! complete.
+//! complete, and writes such characters as escapes.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::iter;
 use picktools::catalog::{CatalogError, UnknownValue};
 use picktools::embed::EmbedError;
 use picktools::engine::IndexError;
-use picktools::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
+use picktools::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked, shows};
 use serde::Serialize;
 use serde_json::json;
 
@@ -70,7 +70,28 @@ pub(super) fn verbatim(text: impl Display) -> anyhow::Result<()> {
 
 /// Writes an answer as JSON to standard output.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    verbatim(serde_json::to_string_pretty(value)?)
+    json_text(serde_json::to_string_pretty(value)?)
+}
+
+/// Writes serialised JSON to standard output. Characters that hide something or change the direction
+/// of text become escapes, which any JSON reader decodes.
+pub(super) fn json_text(json: impl Display) -> anyhow::Result<()> {
+    verbatim(escaped(&json.to_string()))
+}
+
+/// Replaces the characters that show nothing with escapes. In JSON they occur in strings only.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() && c != '\u{7f}' || shows(c) {
+            text.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            text.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    text
 }
 
 /// Writes the result of a tool: texts as they are, other fields with their names, or the error with
@@ -196,5 +217,21 @@ fn option(error: &EmbedError) -> Option<&'static str> {
             Some("check --embed-url, and the key in PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_output_has_no_raw_hidden_characters() {
+        let text = "a\u{1b}[31m\u{7f}\u{85}\u{9b}\u{202e}\u{2066}\u{2028}\u{200b}\u{feff}\u{e0041} é 猫 🐈";
+        let json = serde_json::to_string(&json!({text: [text]})).expect("JSON");
+        let printed = escaped(&json);
+        assert!(printed.chars().all(|c| c == ' ' || shows(c)), "{printed}");
+        assert!(printed.contains("é 猫 🐈"), "{printed}");
+        let value: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(value, json!({text: [text]}));
     }
 }

@@ -275,7 +275,7 @@ fn show(event: &Event, lost: u64, json: bool) -> anyhow::Result<()> {
         output::warn(format!("{lost} output events were lost"));
     }
     if json {
-        return output::verbatim(serde_json::to_string(event)?);
+        return output::json_text(serde_json::to_string(event)?);
     }
     let name = marked(&event.call.names.canonical, MAX_ARGUMENT_CHARS);
     match &event.kind {

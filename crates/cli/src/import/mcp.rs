@@ -62,7 +62,7 @@ impl ImportMcpCommand {
         match &self.output {
             Some(path) => disk::write(path, lines.as_bytes())
                 .with_context(|| format!("{}", path.display()))?,
-            None => lines.lines().try_for_each(output::verbatim)?,
+            None => lines.lines().try_for_each(output::json_text)?,
         }
         let mut warnings = answers.missing;
         let mut is_complete = warnings.is_empty();

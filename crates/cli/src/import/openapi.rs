@@ -92,7 +92,7 @@ impl OpenApiCommand {
                         report.documents += 1;
                         report.tools += imported.lines.len();
                         report.left_out += imported.left_out.len();
-                        imported.lines.iter().try_for_each(output::verbatim)?;
+                        imported.lines.iter().try_for_each(output::json_text)?;
                         for (warning, reason) in imported.left_out {
                             warnings.push(format!("{}: {warning}", path.display()));
                             *report.reasons.entry(reason).or_default() += 1;
