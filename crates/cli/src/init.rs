@@ -59,7 +59,7 @@ pub(super) struct InitCommand {
     /// These are, for example, ./.mcp.json and ./.vscode/mcp.json.
     #[arg(long)]
     project: bool,
-    /// Put the servers back; changes that you made to the files since then stay.
+    /// Put the servers back, and keep changes that you made to the files after init.
     #[arg(long)]
     undo: bool,
     /// Undo everything, and remove the approvals, caches and other data of picktools.
