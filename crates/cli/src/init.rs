@@ -70,8 +70,8 @@ pub(super) struct InitCommand {
     no_check: bool,
     /// Print JSON. Nothing is asked, so no server is moved without --yes.
     ///
-    /// Servers are put back (--undo, --uninstall) even without --yes. To remove the data too,
-    /// `--uninstall --json` needs --yes.
+    /// `--undo --json` and `--uninstall --json` put servers back even without --yes. To remove the
+    /// data too, `--uninstall --json` needs --yes.
     #[arg(long)]
     json: bool,
 }
