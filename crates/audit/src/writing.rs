@@ -328,15 +328,15 @@ impl AuditWriter {
         if self.file.is_none() {
             self.reopen()?;
         }
-        self.check_lock()?;
         let Some(file) = self.file.take() else {
             return Ok(());
         };
-        let failed = |message: String| StateError::new(&self.path, message);
         // Writes to a removed file would succeed, so the path is checked.
         if !is_same_file(&file, &self.path) {
-            return Err(failed("was removed or replaced".to_owned()));
+            return Err(StateError::new(&self.path, "was removed or replaced"));
         }
+        self.check_lock()?;
+        let failed = |message: String| StateError::new(&self.path, message);
         if self.head < self.number || !self.has_head {
             file.sync_data()
                 .map_err(|error| failed(format!("cannot be synced to disk: {error}")))?;
