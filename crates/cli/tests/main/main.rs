@@ -6,6 +6,8 @@ mod cli;
 mod catalogs;
 // Saved indexes.
 mod saved;
+// Secrets of configurations.
+mod secrets;
 // Output: bounded, printable, and errors as JSON.
 mod printing;
 // Models by name: listing, downloading, and the tuned model.
