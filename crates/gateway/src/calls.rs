@@ -264,7 +264,7 @@ impl CallRunner<'_> {
             CallToolResponse::InputRequired(input_required) => {
                 let requests = relay::prefix_requests(
                     input_required.input_requests.unwrap_or_default(),
-                    source,
+                    upstream,
                     self.context,
                 );
                 let requests = requests.ok_or_else(|| {

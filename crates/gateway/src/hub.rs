@@ -167,10 +167,11 @@ impl Hub {
             Some(Err(reason)) => reason,
             None => "it has not listed its tools yet".to_owned(),
         };
-        Err(Refusal::new(
+        let refusal = Refusal::new(
             Code::UpstreamDown,
             format!("{} cannot be reached: {reason}", upstream.display_name()),
-        ))
+        );
+        Err(upstream.text_scan().refusal(refusal))
     }
 
     /// Returns `true` if each upstream has reported, even if only that it is unreachable.

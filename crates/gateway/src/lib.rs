@@ -25,6 +25,7 @@ mod changes;
 pub mod active_requests;
 mod listener;
 pub mod upstream;
+mod text_scan;
 mod tolerance;
 mod accounts;
 pub mod snapshot;

@@ -18,7 +18,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
 use crate::naming;
+use crate::refusal::Refusal;
+use crate::results;
 use crate::settings::{NameStyle, Share};
+use crate::text_scan::{self, TextScan, mark};
 use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
 /// The scheme of a resource address in the gateway; the upstream's name and its own address follow.
@@ -98,10 +101,17 @@ pub(crate) struct MergedListing<T> {
 }
 
 /// Returns the valid items of a list, and the reason why the others are missing.
-fn typed_items<T: DeserializeOwned>(listing: ItemListing) -> (Vec<T>, Option<String>) {
+fn typed_items<T: DeserializeOwned>(
+    listing: ItemListing,
+    text_scan: &TextScan,
+) -> (Vec<T>, Option<String>) {
     let mut items = Vec::with_capacity(listing.items.len());
     let mut reason = None;
-    for item in listing.items {
+    for mut item in listing.items {
+        if let Err(refusal) = text_scan.list_item(&mut item) {
+            reason = Some(refusal.message);
+            continue;
+        }
         match serde_json::from_value(item) {
             Ok(item) => items.push(item),
             Err(error) => reason = Some(format!("an item is not valid: {error}")),
@@ -149,7 +159,7 @@ impl PassthroughCapabilities {
             match answer {
                 Ok(listing) => {
                     let incomplete = listing.incomplete.clone();
-                    let (items, reason) = typed_items(listing);
+                    let (items, reason) = typed_items(listing, &upstream.text_scan());
                     if let Some(reason) = incomplete.or(reason) {
                         tracing::warn!(
                             target: "picktools::gateway", server = %source, ?kind, %reason,
@@ -244,7 +254,7 @@ impl PassthroughCapabilities {
             let Ok(Ok(listing)) = timeout_at(deadline.into(), prompts).await else {
                 continue;
             };
-            let (prompts, _): (Vec<Prompt>, _) = typed_items(listing);
+            let (prompts, _): (Vec<Prompt>, _) = typed_items(listing, &upstream.text_scan());
             let own_name = prompts
                 .into_iter()
                 .find(|prompt| naming::qualified_name(&upstream.server.name, &prompt.name) == name);
@@ -294,7 +304,9 @@ impl PassthroughCapabilities {
         upstream.record_answer();
         answer.map_err(|error| match error {
             ServiceError::McpError(mut error) => {
-                error.message = marked(&error.message, 4_000).into_owned().into();
+                let message = marked(&error.message, 4_000).into_owned();
+                let scanned = upstream.text_scan().text(message);
+                error.message = scanned.unwrap_or_else(|refusal| refusal.message).into();
                 error.data = None;
                 error
             }
@@ -323,6 +335,7 @@ impl PassthroughCapabilities {
         result.contents.iter_mut().for_each(|contents| {
             rewrite_contents_uris(contents, self.names, &upstream.server.name);
         });
+        scan_resource(&mut result, &upstream.text_scan()).map_err(blocked)?;
         Ok(result)
     }
 
@@ -381,6 +394,7 @@ impl PassthroughCapabilities {
             .messages
             .iter_mut()
             .for_each(|message| rewrite_part_uris(&mut message.content, self.names, source));
+        scan_prompt(&mut result, &upstream.text_scan()).map_err(blocked)?;
         Ok(result)
     }
 
@@ -409,9 +423,83 @@ impl PassthroughCapabilities {
                 connection.peer().complete(params).await
             })
             .await?;
+        scan_completion(&mut result, &upstream.text_scan()).map_err(blocked)?;
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result)
     }
+}
+
+/// Converts the refusal of a blocked text.
+fn blocked(refusal: Refusal) -> ErrorData {
+    ErrorData::invalid_request(refusal.message, None)
+}
+
+/// Scans the contents of a resource. Contents with findings get a text in front of them.
+fn scan_resource(result: &mut ReadResourceResult, text_scan: &TextScan) -> Result<(), Refusal> {
+    text_scan::remove_own_keys(&mut result.meta);
+    let mut scanned = Vec::with_capacity(result.contents.len());
+    for mut contents in std::mem::take(&mut result.contents) {
+        results::remove_own_contents_keys(&mut contents);
+        let codes = text_scan.value_codes(&contents)?;
+        if !codes.is_empty()
+            && let ResourceContents::TextResourceContents { uri, .. }
+            | ResourceContents::BlobResourceContents { uri, .. } = &contents
+        {
+            scanned.push(ResourceContents::text(mark(&codes), uri.clone()));
+        }
+        scanned.push(contents);
+    }
+    result.contents = scanned;
+    let codes = text_scan.value_codes(&result.meta)?;
+    if !codes.is_empty() {
+        result.meta = None;
+    }
+    Ok(())
+}
+
+/// Scans the description and the messages of a prompt. A message with findings gets a message in
+/// front of it.
+fn scan_prompt(result: &mut GetPromptResult, text_scan: &TextScan) -> Result<(), Refusal> {
+    text_scan::remove_own_keys(&mut result.meta);
+    if let Some(description) = result.description.take() {
+        result.description = Some(text_scan.text(description)?);
+    }
+    let mut scanned = Vec::with_capacity(result.messages.len());
+    for mut message in std::mem::take(&mut result.messages) {
+        results::remove_own_part_keys(&mut message.content);
+        let codes = results::part_codes(&message.content, text_scan)?;
+        if !codes.is_empty() {
+            let mut marking = message.clone();
+            marking.content = ContentBlock::text(mark(&codes));
+            scanned.push(marking);
+        }
+        scanned.push(message);
+    }
+    result.messages = scanned;
+    let codes = text_scan.value_codes(&result.meta)?;
+    if !codes.is_empty() {
+        result.meta = None;
+    }
+    Ok(())
+}
+
+/// Scans completions. A value cannot have a mark, so a value with findings is left out.
+fn scan_completion(result: &mut CompleteResult, text_scan: &TextScan) -> Result<(), Refusal> {
+    text_scan::remove_own_keys(&mut result.meta);
+    let mut values = Vec::with_capacity(result.completion.values.len());
+    for value in std::mem::take(&mut result.completion.values) {
+        if text_scan.codes(&value)?.is_empty() {
+            values.push(value);
+        } else {
+            tracing::warn!(target: "picktools::gateway", "a completion with findings was left out");
+        }
+    }
+    result.completion.values = values;
+    let codes = text_scan.value_codes(&result.meta)?;
+    if !codes.is_empty() {
+        result.meta = None;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 use crate::api_keys::RequestIdentity;
@@ -23,6 +24,7 @@ use crate::listener::{ClientAbilities, UpstreamEvent};
 use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::settings::Share;
+use crate::text_scan::{TextScan, with_mark};
 use crate::updates::UpdateBudget;
 use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
@@ -54,8 +56,14 @@ pub(crate) struct RelayedCall<'a> {
 }
 
 impl RelayedCall<'_> {
-    /// Runs the call.
+    /// Runs the call. The texts of the upstream in an error are scanned.
     pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
+        let text_scan = self.upstream.text_scan();
+        let answer = self.relay_unscanned().await;
+        answer.map_err(|refusal| text_scan.refusal(refusal))
+    }
+
+    async fn relay_unscanned(self) -> Result<CallToolResponse, Refusal> {
         let started = Instant::now();
         let call_time = self.upstream.rules.call_time();
         let mut deadline = started + call_time;
@@ -207,7 +215,11 @@ impl RelayedCall<'_> {
                 let Some(context) = self.context else { return };
                 let mut forwarded = ProgressNotificationParam::new(token, progress.progress);
                 forwarded.total = progress.total;
-                forwarded.message = progress.message;
+                let text_scan = self.upstream.text_scan();
+                // A blocked message is left out; the progress itself is a number.
+                forwarded.message = progress
+                    .message
+                    .and_then(|message| text_scan.text(message).ok());
                 drop(timeout(NOTIFY_TIMEOUT, context.peer.notify_progress(forwarded)).await);
             }
             UpstreamEvent::Notification(RequestUpdate::Log(message)) => {
@@ -237,12 +249,24 @@ impl RelayedCall<'_> {
     async fn log(&self, message: LoggingMessageNotificationParam) {
         let Some(context) = self.context else { return };
         let source = &self.upstream.server.name;
+        let text_scan = self.upstream.text_scan();
+        let data = match text_scan.value_codes(&(&message.data, &message.logger)) {
+            Ok(codes) if codes.is_empty() => message.data,
+            Ok(codes) => json!(with_mark(&codes, message.data.to_string())),
+            Err(refusal) => {
+                tracing::warn!(
+                    target: "picktools::gateway", server = %source, reason = %refusal.message,
+                    "a log line was left out"
+                );
+                return;
+            }
+        };
         let logger = match &message.logger {
             Some(logger) => format!("{source}: {}", marked(logger, 100)),
             None => source.clone(),
         };
         let forwarded =
-            LoggingMessageNotificationParam::new(message.level, message.data).with_logger(logger);
+            LoggingMessageNotificationParam::new(message.level, data).with_logger(logger);
         #[expect(deprecated, reason = "older clients support no other method")]
         let notification = context.peer.notify_logging_message(forwarded);
         drop(timeout(NOTIFY_TIMEOUT, notification).await);
@@ -251,10 +275,18 @@ impl RelayedCall<'_> {
     /// Asks the client's model on behalf of the upstream.
     async fn sample(
         &self,
-        request: CreateMessageRequestParams,
+        mut request: CreateMessageRequestParams,
         deadline: Instant,
     ) -> Result<CreateMessageResult, ErrorData> {
         let decline = |reason: &str| Err(ErrorData::invalid_request(reason.to_owned(), None));
+        match self.upstream.text_scan().value_codes(&request) {
+            Ok(codes) if codes.is_empty() => {}
+            Ok(codes) => {
+                let prompt = request.system_prompt.take().unwrap_or_default();
+                request.system_prompt = Some(with_mark(&codes, prompt));
+            }
+            Err(refusal) => return decline(&refusal.message),
+        }
         let context = match self.context {
             Some(context) if client_abilities(self.context).model => context,
             _ => return decline("there is no model to ask"),
@@ -286,7 +318,11 @@ impl RelayedCall<'_> {
             Some(context) if client_abilities(self.context).person => context,
             _ => return declined(),
         };
-        let message = format!("[{source}] {}", marked(&message, MAX_TEXT));
+        let text_scan = self.upstream.text_scan();
+        let Ok(message) = scanned_question(&message, &requested_schema, &text_scan) else {
+            return declined();
+        };
+        let message = format!("[{source}] {message}");
         let prefixed = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message,
@@ -366,24 +402,48 @@ fn declared_abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
     }
 }
 
+/// Returns the text of a question to a person, with a mark if it or its form has findings.
+fn scanned_question(
+    message: &str,
+    form: &impl Serialize,
+    text_scan: &TextScan,
+) -> Result<String, Refusal> {
+    let message = marked(message, MAX_TEXT);
+    let codes = text_scan.value_codes(&(&message, form))?;
+    Ok(with_mark(&codes, message.into_owned()))
+}
+
 /// Adds the upstream's name to its questions to a person. Returns `None` if the client cannot
-/// answer one of its questions.
+/// answer one of its questions, or a question is blocked.
 pub(crate) fn prefix_requests(
     requests: InputRequests,
-    source: &str,
+    upstream: &Upstream,
     context: ClientContext<'_>,
 ) -> Option<InputRequests> {
     let abilities = deferred_abilities(context);
+    let text_scan = upstream.text_scan();
     let prefix_request = |(key, request)| match request {
         InputRequest::Elicitation(mut request) if abilities.person => {
-            let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params
+            let ElicitRequestParams::FormElicitationParams {
+                message,
+                requested_schema,
+                ..
+            } = &mut request.params
             else {
                 return None;
             };
-            *message = format!("[{source}] {}", marked(message, MAX_TEXT));
+            let scanned = scanned_question(message, requested_schema, &text_scan).ok()?;
+            *message = format!("[{}] {scanned}", upstream.server.name);
             Some((key, InputRequest::Elicitation(request)))
         }
-        request @ InputRequest::CreateMessage(_) if abilities.model => Some((key, request)),
+        InputRequest::CreateMessage(mut request) if abilities.model => {
+            let codes = text_scan.value_codes(&request.params).ok()?;
+            if !codes.is_empty() {
+                let prompt = request.params.system_prompt.take().unwrap_or_default();
+                request.params.system_prompt = Some(with_mark(&codes, prompt));
+            }
+            Some((key, InputRequest::CreateMessage(request)))
+        }
         _ => None,
     };
     requests.into_iter().map(prefix_request).collect()

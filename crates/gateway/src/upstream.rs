@@ -23,6 +23,7 @@ use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
 use crate::refusal::{Code, Refusal};
 use crate::settings::{Share, Start, UpstreamRules};
+use crate::text_scan::TextScan;
 
 /// The time that a call waits for a free call slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -286,6 +287,11 @@ impl Upstream {
         }
     }
 
+    /// Returns the scan of the server's texts.
+    pub(crate) fn text_scan(&self) -> TextScan {
+        TextScan::new(self.rules.scan, self.display_name())
+    }
+
     /// Returns its name for messages.
     pub(crate) fn display_name(&self) -> String {
         format!("the server {:?}", marked(&self.server.name, 100))
@@ -306,10 +312,12 @@ impl Upstream {
     /// Returns what a model may know if it cannot be used.
     pub(crate) fn server_down(&self) -> Option<ServerDown> {
         let (reason, since) = lock(&self.health).down.clone()?;
+        // What the server wrote is for the log.
+        let first_line = reason.lines().next().unwrap_or_default().to_owned();
+        let scanned = self.text_scan().text(first_line);
         Some(ServerDown {
             server: self.server.name.clone(),
-            // What the server wrote is for the log.
-            why: reason.lines().next().unwrap_or_default().to_owned(),
+            why: scanned.unwrap_or_else(|refusal| refusal.message),
             since,
             is_starting: false,
         })

@@ -1,6 +1,6 @@
 """A hostile MCP server, whose every answer comes from the JSON file that the first argument names.
 
-Members: tools, prompts, resources, templates, instructions, results (by tool), errors (by tool) and before (messages
+Members: tools, prompts, resources, templates, instructions, results (by tool), errors (by tool or method) and before (messages
 that it sends before the answer to a call, by tool). What reaches it is appended to the file of the second argument.
 """
 
@@ -38,6 +38,8 @@ def answer(message):
         file.write(json.dumps({"event": method, **params}) + "\n")
     lists = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
     lists["resources/templates/list"] = "resourceTemplates"
+    if method in configuration.get("errors", {}):
+        return send({"id": id, "error": configuration["errors"][method]})
     if method == "initialize":
         capabilities = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
         capabilities.update({"completions": {}, "logging": {}})
@@ -55,8 +57,6 @@ def answer(message):
             "resources/read": {"contents": [{"uri": params.get("uri"), "text": "secret content"}]},
             "completion/complete": {"completion": {"values": ["secret value"]}},
         }
-        if method in configuration.get("errors", {}):
-            return send({"id": id, "error": configuration["errors"][method]})
         result = configuration.get("results", {}).get(method, default[method])
     elif method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
         result = {}

@@ -272,7 +272,7 @@ fn name_of_a_quarantined_tool_reaches_no_model() {
                 client
                     .run(called, json!({}))
                     .to_string()
-                    .replace(&format!("{called}"), ""),
+                    .replace(called, ""),
             );
         }
         drop(client);

@@ -8,6 +8,7 @@ mod instructions;
 mod lists;
 mod overrides;
 mod remembered;
+mod scanned;
 mod tokens;
 
 use std::fs;
