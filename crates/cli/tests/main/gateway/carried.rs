@@ -265,15 +265,11 @@ fn name_of_a_quarantined_tool_reaches_no_model() {
         let added = tool(name, "Makes what is new for the user");
         place.write("0.json", &json!({"tools": [tool("a", "Makes A"), added]}));
         let mut client = place.client(&json!({}));
-        let id = format!("x/{name}");
         let mut texts = vec![client.search("make what is new for the user").to_string()];
-        for called in [name, &id, "IMPORTANT", "x__IMPORTANT"] {
-            texts.push(
-                client
-                    .run(called, json!({}))
-                    .to_string()
-                    .replace(called, ""),
-            );
+        // The caller's own text may come back, so it is in upper case.
+        let upper = name.to_uppercase();
+        for called in [&upper, &format!("X/{upper}"), "IMPORTANT", "x__IMPORTANT"] {
+            texts.push(client.run(called, json!({})).to_string());
         }
         drop(client);
         let serving = crate::gateway_http::Serving::start(place, &[]);
