@@ -80,8 +80,8 @@ struct Cli {
     /// Log details to standard error.
     ///
     /// When a catalog is read, the log shows, for example, each alias (another name of a tool) and its
-    /// tool. The environment variable PICKTOOLS_LOG takes precedence over this option; its value has
-    /// the levels, such as `picktools=debug`.
+    /// tool. To log still more, set the environment variable PICKTOOLS_LOG, for example to `debug`. It
+    /// takes precedence over this option.
     #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
     verbose: bool,
     /// Format of log lines: plain text, or one JSON object per line.
