@@ -37,11 +37,13 @@ Examples:
 
 /// Put picktools in front of the MCP servers of your clients.
 ///
-/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI, Copilot
-/// CLI, Cline, Roo Code, Codex and opencode. The changes to their files are shown, and made after a
-/// confirmation. The file of Goose is YAML and is not edited; the change is described. Each file is
-/// backed up before it is changed. Then each server is tried. Run `init` again to move
-/// servers that were added to a client's file since the last run.
+/// The servers in a client's file move to a file of picktools, and the client starts picktools
+/// instead. This works for Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI,
+/// Copilot CLI, Cline, Roo Code, Codex and opencode. The changes are shown, and made after a
+/// confirmation. Each file is backed up before it is changed. Then each server is tried. The file of
+/// Goose is YAML and is not edited; the change is described.
+///
+/// Run `init` again to move servers that were added to a client's file since the last run.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct InitCommand {
