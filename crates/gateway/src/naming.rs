@@ -1,5 +1,7 @@
 //! Names of an upstream's tools and prompts in the gateway.
 
+use std::borrow::Cow;
+
 use picktools::catalog::spelling;
 use sha2::{Digest, Sha256};
 
@@ -12,6 +14,9 @@ pub(crate) const MAX_CHARS: usize = 48;
 /// shorter form is taken.
 const DIGITS: usize = 8;
 const MAX_DIGITS: usize = 32;
+
+/// The most characters of a quarantined tool's name that callers are shown.
+const MAX_QUARANTINED_CHARS: usize = 32;
 
 /// The names of the front tools.
 pub(crate) const SEARCH: &str = "search_tools";
@@ -58,6 +63,21 @@ pub(crate) fn merged_name(name: &str) -> String {
 /// Returns `true` if a name is short enough and models accept its characters.
 pub(crate) fn is_accepted(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_CHARS && name.chars().all(is_plain)
+}
+
+/// Returns the id of a quarantined tool for callers. Its name is the text of a stranger: if the
+/// name is long or has unusual characters, a digest replaces it.
+pub(crate) fn quarantined_id(id: &str) -> Cow<'_, str> {
+    let (source, name) = id.split_once('/').unwrap_or(("", id));
+    if name.len() <= MAX_QUARANTINED_CHARS && is_accepted(name) {
+        return Cow::Borrowed(id);
+    }
+    let digest = Sha256::digest(id);
+    let digits: String = digest[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Cow::Owned(format!("{source}/quarantined-{digits}"))
 }
 
 /// Returns `true` if the gateway itself has a tool of this name.

@@ -7,7 +7,7 @@ use picktools_call::CallError;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::json;
 
-use crate::snapshot::quarantined_id;
+use crate::naming::quarantined_id;
 
 /// A call that was not carried out. It is returned as a tool result, because models do not see
 /// protocol errors.

@@ -29,7 +29,6 @@ use serde_json::Value;
 
 use self::build::{BuiltTools, SnapshotParts};
 pub(crate) use self::catalog::Notice;
-pub(crate) use self::resolve::quarantined_id;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
 use crate::accounts::MergedTools;

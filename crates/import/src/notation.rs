@@ -58,6 +58,23 @@ pub(crate) fn parse(text: &str) -> Result<Value, McpConfigError> {
     }
 }
 
+/// Returns the dialect of JSON in files of clients and in settings: comments and trailing commas are
+/// allowed, nothing else.
+pub fn jsonc_options() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_extended_string_escapes: false,
+        allow_non_finite_numbers: false,
+    }
+}
+
 /// Parses JSON with comments and trailing commas, and refuses duplicate keys.
 ///
 /// ```
@@ -71,19 +88,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, McpConfigError> {
 /// [`McpConfigError::Syntax`] and [`McpConfigError::Repeated`].
 pub fn parse_jsonc(text: &str) -> Result<Value, McpConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let options = ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_extended_string_escapes: false,
-        allow_non_finite_numbers: false,
-    };
-    let parsed = jsonc_parser::parse_to_serde_value::<Json>(text, &options);
+    let parsed = jsonc_parser::parse_to_serde_value::<Json>(text, &jsonc_options());
     let parsed = parsed.map_err(|error| {
         McpConfigError::Syntax(marked(&error.to_string(), MAX_NAME_CHARS).into_owned())
     })?;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use jsonc_parser::CollectOptions;
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
-use jsonc_parser::{CollectOptions, ParseOptions};
+use picktools_import::jsonc_options;
 
 use super::document::{GatewayEntry, ServerText, ServerTexts};
 use super::places::{McpClient, ServersPlace};
@@ -16,27 +17,11 @@ pub(super) const PROJECTS: &str = "projects";
 /// Parses a text without a byte order mark. Returns its top-level object.
 fn parse_root(text: &str) -> anyhow::Result<Object<'_>> {
     ensure!(!text.trim().is_empty(), "the file is empty");
-    let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &strict())
+    let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &jsonc_options())
         .map_err(|error| anyhow!("invalid JSON: {error}"))?;
     match parsed.value {
         Some(Node::Object(root)) => Ok(root),
         _ => bail!("the file is not a JSON object"),
-    }
-}
-
-/// Returns the JSON dialect of such files: comments and trailing commas are allowed, nothing else.
-fn strict() -> ParseOptions {
-    ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_extended_string_escapes: false,
-        allow_non_finite_numbers: false,
     }
 }
 

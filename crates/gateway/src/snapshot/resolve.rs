@@ -7,35 +7,16 @@ use picktools::Tool;
 use picktools::catalog::spelling::normalise;
 use picktools::excerpt::marked;
 use picktools_call::CallError;
-use sha2::{Digest, Sha256};
 
 use super::View;
 use crate::{naming, refusal, tolerance};
-
-/// The most characters of a quarantined tool's name that callers are shown.
-const MAX_QUARANTINED_CHARS: usize = 32;
-
-/// Returns the id of a quarantined tool for callers: its name is the text of a stranger. A digest
-/// stands for a name that is long or has other characters than those of plain names.
-pub(crate) fn quarantined_id(id: &str) -> Cow<'_, str> {
-    let (source, name) = id.split_once('/').unwrap_or(("", id));
-    if name.len() <= MAX_QUARANTINED_CHARS && naming::is_accepted(name) {
-        return Cow::Borrowed(id);
-    }
-    let digest = Sha256::digest(id);
-    let digits: String = digest[..4]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Cow::Owned(format!("{source}/quarantined-{digits}"))
-}
 
 impl View {
     /// Returns the id of a tool for the caller. The id of a quarantined tool is shortened if its
     /// name could be a text for the model.
     pub fn public_id<'i>(&self, id: &'i str) -> Cow<'i, str> {
         if self.options.access.quarantine.contains(id) {
-            return quarantined_id(id);
+            return naming::quarantined_id(id);
         }
         Cow::Borrowed(id)
     }
