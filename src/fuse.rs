@@ -510,9 +510,9 @@ impl FusedValues {
             estimate.max_score = adjust_odds(logistic(evidence));
             estimate.answerable = self.answerability(evidence, asks, scope);
             if estimate.support < MIN_SUPPORT {
-                // Nothing is shown, so it is not said to be likely that a tool fits.
-                // From 1 at the limit to 0 far below it.
-                let below_limit = logistic(estimate.support - MIN_SUPPORT) / 0.5;
+                // Nothing is shown, so a tool is unlikely to fit. The factor is 1 at the limit and
+                // falls to 0 far below it.
+                let below_limit = 2.0 * logistic(estimate.support - MIN_SUPPORT);
                 let most = UNSUPPORTED_ANSWERABLE * below_limit;
                 estimate.answerable = estimate.answerable.min(most);
                 estimate.max_score = estimate.max_score.min(most);

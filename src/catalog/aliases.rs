@@ -131,17 +131,16 @@ impl OperatorAliases {
     /// Makes aliases of tools, each an alias with the id of its tool. Of equal aliases, the first one
     /// counts.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut aliases = Self(Vec::new());
+        let mut all = Vec::new();
         for (name, tool) in pairs {
-            let target = Target::Tool(tool);
-            let deprecated = false;
-            let alias = OperatorAlias {
+            all.push(OperatorAlias {
                 name,
-                target,
-                deprecated,
-            };
-            aliases.add_missing(&Self(vec![alias]));
+                target: Target::Tool(tool),
+                deprecated: false,
+            });
         }
+        let mut aliases = Self(Vec::new());
+        aliases.add_missing(&Self(all));
         aliases
     }
 

@@ -157,13 +157,21 @@ impl Catalog {
     ///
     /// As [`CatalogOptions::collect`].
     pub fn with_tools(&self, more: impl IntoIterator<Item = Tool>) -> Result<Self, CatalogError> {
-        let mut catalog = self.options.append(Some(self), more)?;
+        self.extended(&self.options, more)
+    }
+
+    fn extended(
+        &self,
+        options: &CatalogOptions,
+        more: impl IntoIterator<Item = Tool>,
+    ) -> Result<Self, CatalogError> {
+        let mut catalog = options.append(Some(self), more)?;
         catalog.validators = Arc::clone(&self.validators);
         catalog.notices.splice(..0, self.notices.iter().cloned());
         Ok(catalog)
     }
 
-    /// Makes a new catalog whose later tools are treated so if two of them claim a name or an alias.
+    /// Makes a new catalog that resolves conflicts of names and aliases of later tools in this way.
     #[must_use]
     pub fn with_conflicts(&self, conflicts: Conflicts) -> Self {
         let mut catalog = self.clone();
@@ -196,11 +204,7 @@ impl Catalog {
         more: impl IntoIterator<Item = Tool>,
         aliases: &OperatorAliases,
     ) -> Result<Self, CatalogError> {
-        let options = self.options.with_aliases(aliases);
-        let mut catalog = options.append(Some(self), more)?;
-        catalog.validators = Arc::clone(&self.validators);
-        catalog.notices.splice(..0, self.notices.iter().cloned());
-        Ok(catalog)
+        self.extended(&self.options.with_aliases(aliases), more)
     }
 
     /// Makes a new catalog with added, replaced and removed tools. It shares the other tools with

@@ -1,4 +1,4 @@
-//! What a message asks for, as far as its words alone and the turns before it tell.
+//! The request of a message, as far as its words alone and the turns before it show it.
 //!
 //! - [`request_text`]: the request beside pasted matter;
 //! - [`scope`]: does the message ask for something that a tool could do, or is it small talk?
@@ -34,7 +34,7 @@ const MAX_IDLE_SCOPE_AFTER_SMALL_TALK: f32 = 0.0;
 /// The log-odds from which a turn is a request, and does not only answer the assistant.
 const MAX_ANSWER_SCOPE: f32 = 2.0;
 
-/// What a turn of a conversation means for the tools that it needs.
+/// The meaning of a turn of a conversation for the tools that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnKind {
     /// It asks for nothing: thanks, small talk, a refusal.

@@ -14,7 +14,7 @@ const STEM_CHARS: usize = 5;
 /// The number of first words whose meaning depends on the answer.
 const FIRST_WORDS: usize = 3;
 
-/// What a turn does.
+/// The act of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnAct {
     /// It chooses among what the assistant listed.

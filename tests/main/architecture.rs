@@ -2,6 +2,7 @@
 //! prints or reads the environment. The check works line by line on `rustfmt` output, without
 //! comments and test code.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,31 @@ fn imports_of_modules_go_one_way() {
         );
     }
     assert!(checked > 40, "{checked} modules");
+}
+
+#[test]
+fn table_of_modules_names_each_module_of_a_listed_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = fs::read_to_string(root.join("docs/architecture.md")).expect("the document");
+    let mut listed: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for row in document.lines() {
+        let cells: Vec<&str> = row.split('`').collect();
+        if let ["| ", library, " | ", module, ..] = cells.as_slice()
+            && root.join("crates").join(library).exists()
+        {
+            listed
+                .entry(library)
+                .or_default()
+                .insert((*module).to_owned());
+        }
+    }
+    assert!(listed.len() >= 5, "{listed:?}");
+    for (library, rows) in listed {
+        let path = root.join("crates").join(library).join("src/lib.rs");
+        let lib = fs::read_to_string(path).expect("a library");
+        let modules: BTreeSet<String> = modules(&lib).into_iter().map(str::to_owned).collect();
+        assert_eq!(rows, modules, "{library}");
+    }
 }
 
 #[test]

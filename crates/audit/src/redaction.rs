@@ -153,15 +153,18 @@ fn redact_completely(value: &mut Value) -> bool {
             true
         }
         Value::Array(items) => {
-            let redacted = items
-                .iter_mut()
-                .filter_map(|item| redact_completely(item).then_some(()));
-            redacted.count() > 0
+            let mut any = false;
+            for item in items {
+                any |= redact_completely(item);
+            }
+            any
         }
         Value::Object(members) => {
-            let members = members.values_mut();
-            let redacted = members.filter_map(|member| redact_completely(member).then_some(()));
-            redacted.count() > 0
+            let mut any = false;
+            for member in members.values_mut() {
+                any |= redact_completely(member);
+            }
+            any
         }
         Value::Null | Value::Bool(_) => false,
     }

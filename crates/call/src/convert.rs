@@ -1,11 +1,10 @@
-//! Values of another type than the schema requires, such as `"5"` for an integer or `"red"` for a
-//! list of one. Models send them
-//! often, and their meaning is clear.
+//! Conversion of arguments whose type does not match the schema, such as `"5"` for an integer or
+//! `"red"` for a list of one. Models often send them.
 
 use picktools::schema::{ArgumentCheck, name_from_pointer_part, resolve};
 use serde_json::Value;
 
-/// The most rounds for one call. Each converts a value; the last finds that none is left.
+/// The largest number of conversions for one call, plus one final check.
 const MAX_ROUNDS: usize = 64;
 /// The keywords of faults that a conversion may mend.
 const KEYWORDS: [&str; 5] = ["type", "enum", "const", "anyOf", "oneOf"];

@@ -512,7 +512,7 @@ impl Hydrator {
             }
             return Ok((decoded, repaired));
         }
-        // Other than decoding, this is done for unsafe tools, too: each value has only one meaning.
+        // Unlike decoding, this also applies to unsafe tools: each value has one valid conversion.
         if let Some((converted, conversions)) = convert(&check, schema, &arguments) {
             for Conversion { pointer, from, to } in conversions {
                 repaired.push(Repair::Converted { pointer, from, to });

@@ -58,7 +58,7 @@ pub(super) struct ApproveCommand {
     /// minutes after the approval. It then runs once.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     call: Vec<String>,
-    /// Calls for which the approval of --call holds.
+    /// Scope of the approval that --call gives.
     ///
     /// `call`: the call itself. `tool`: all calls of the tool in this session of the client.
     /// `server`: all calls of the tools of this server in this session. `always`: all calls of the
@@ -67,10 +67,10 @@ pub(super) struct ApproveCommand {
     #[arg(long = "for", value_name = "CALLS", requires = "call", default_value = "call",
         value_parser = ["call", "tool", "server", "always"], help_heading = heading::GATEWAY)]
     scope: String,
-    /// List the approvals that hold always, by client.
-    #[arg(long, help_heading = heading::GATEWAY)]
+    /// List permanent approvals, with their tool and client.
+    #[arg(long, conflicts_with_all = ["names", "all_of"], help_heading = heading::GATEWAY)]
     remembered: bool,
-    /// Revoke an approval that holds always, by its id; may be repeated.
+    /// Revoke a permanent approval by its id; may be repeated.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     revoke: Vec<String>,
     /// Refuse a pending call by its id; may be repeated.
@@ -257,7 +257,7 @@ impl ApproveCommand {
             output::answer(format!("{id}: {}", describe_remembered(approval)))?;
         }
         if remembered.is_empty() {
-            output::note("no approval holds always");
+            output::note("no permanent approvals");
         }
         Ok(())
     }

@@ -17,9 +17,7 @@ use serde_json::json;
 
 use crate::init::{self, InstalledConfig};
 use crate::live;
-use crate::server_report::{
-    ConfigurationReport, REFUSED, ServerReport, ServerState, print_reports,
-};
+use crate::server_report::{ConfigurationReport, ServerReport, ServerState, print_reports};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output, reading};
@@ -83,6 +81,7 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
     }
     print_reports(&reports)?;
     let mut saved = 0;
+    let mut has_tools = false;
     for report in &reports {
         let (mut sources, mut tools, mut tokens) = (Vec::new(), 0, 0);
         for server in &report.servers {
@@ -92,15 +91,19 @@ pub(super) fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
             tools += server.tools;
             tokens += server.tokens;
         }
+        has_tools |= tools > 0;
         saved += front::saved_tokens(&sources, tools, tokens);
     }
+    if !has_tools {
+        return Ok(());
+    }
     output::answer(match saved {
-        0 => "the definitions are few, so the gateway passes all of them through".to_owned(),
+        0 => "the servers have few tools, so the gateway lists all of them directly".to_owned(),
         _ => format!("the gateway saves {saved} of these tokens in each conversation"),
     })
 }
 
-/// What servers are checked against.
+/// The approvals, settings and limits for the check of servers.
 struct Checks<'a> {
     pins: &'a Pins,
     settings: &'a Settings,
@@ -187,7 +190,8 @@ fn check_installed(
     if config.is_project {
         // Its commands come from the authors of the project.
         report.problem = Some(format!(
-            "not checked, because the project names its programs; pass --config {}",
+            "not checked: the project's file decides which programs start; to check it, pass \
+             --config {}",
             config.file.display()
         ));
         return Ok(Some(report));
@@ -242,11 +246,9 @@ impl Checks<'_> {
                 }
             }
             for (tool, definition) in pins.quarantined_of(server)? {
-                let mut reason = definition.reason.to_string();
-                if definition.denied {
-                    reason.push_str(REFUSED);
-                }
-                report.quarantined.insert(tool, reason);
+                report
+                    .quarantined
+                    .insert(tool, definition.describe_reason());
             }
             reports.push(report);
         }

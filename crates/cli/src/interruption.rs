@@ -1,5 +1,6 @@
 //! The signals that end the program or reload its configuration.
 
+use picktools_gateway::Gateway;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -52,6 +53,14 @@ impl Signals {
         {
             let _interrupted = tokio::signal::ctrl_c().await;
             SignalRequest::Stop
+        }
+    }
+
+    /// Ends a gateway by a future. A second signal ends it at once; then its servers end with it.
+    pub(super) async fn end(&mut self, gateway: &Gateway, end: impl Future<Output = ()>) {
+        tokio::select! {
+            () = end => {}
+            () = self.stopped() => gateway.flush_audit(),
         }
     }
 

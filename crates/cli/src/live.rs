@@ -173,7 +173,9 @@ impl LiveArgs {
         }
         if !configuration.built_in.is_empty() {
             let names = configuration.built_in.join(", ");
-            output::note(format!("part of their client, and left out: {names}"));
+            output::note(format!(
+                "skipped, because they run inside their client: {names}"
+            ));
         }
         let servers = &configuration.servers;
         let results = ask_each(servers, async |server: &Server| {

@@ -346,7 +346,7 @@ impl GatewayArgs {
         tokio::select! {
             result = serving => Some(result),
             () = stopped => {
-                output::note("ending: waiting for calls under way; a second signal ends them");
+                output::note("stopping: waiting for running calls; send the signal again to stop at once");
                 None
             }
             () = self.follow_files(servers, gateway, &reload_request) => None,
@@ -507,11 +507,7 @@ impl McpCommand {
                 drop(serving);
                 gateway.end().await;
             };
-            tokio::select! {
-                () = end => {}
-                // Its servers end with the gateway.
-                () = signals.stopped() => gateway.flush_audit(),
-            }
+            signals.end(&gateway, end).await;
             result.unwrap_or(Ok(()))
         });
         // A pending read of standard input must not delay the exit.

@@ -165,11 +165,7 @@ impl ServeCommand {
                 }
                 gateway.end().await;
             };
-            tokio::select! {
-                () = end => {}
-                // Its servers end with the gateway.
-                () = signals.stopped() => gateway.flush_audit(),
-            }
+            signals.end(&gateway, end).await;
             result.unwrap_or(Ok(()))
         });
         runtime.shutdown_background();

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, Table, presets};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools_gateway::REFUSED;
 use serde::{Deserialize, Serialize};
 
 use crate::output;
@@ -14,8 +15,6 @@ use crate::output;
 const MAX_SHOWN: usize = 5;
 /// The longest shown reason, in characters.
 const MAX_REASON_CHARS: usize = 300;
-/// The end of the reason of a quarantined tool that an operator refused.
-pub(super) const REFUSED: &str = ", refused";
 
 /// The report about one configuration.
 #[derive(Debug, Serialize)]

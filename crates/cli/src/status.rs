@@ -50,6 +50,9 @@ pub(super) struct StatusCommand {
     json: bool,
 }
 
+/// The version of the answer.
+const VERSION: u32 = 1;
+
 /// The answer of the gateway.
 #[derive(Serialize, Deserialize)]
 struct StatusAnswer {
@@ -114,9 +117,16 @@ impl StatusCommand {
             status => bail!("the gateway answers with HTTP {}", status.as_u16()),
         }
         let body = response.body.context("the answer is too long")?;
-        serde_json::from_slice(&body)
-            .ok()
-            .context("the answer is not that of a picktools gateway of this version; check --url")
+        let answer: StatusAnswer = serde_json::from_slice(&body).ok().context(
+            "the answer is not that of a picktools gateway of this version; check --url",
+        )?;
+        ensure!(
+            answer.version == VERSION,
+            "the answer of the gateway has version {}, and this program reads version {VERSION}; \
+             update one of them",
+            answer.version
+        );
+        Ok(answer)
     }
 
     /// Returns the key, if there is one.

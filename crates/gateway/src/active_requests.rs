@@ -1,11 +1,11 @@
-//! The requests under way, which a gateway finishes before it ends.
+//! The requests in progress, which a gateway completes before it shuts down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-/// The requests that are under way. Clones count together.
+/// The requests in progress. Clones share one counter.
 #[derive(Debug, Clone, Default)]
 pub struct ActiveRequests {
     count: Arc<watch::Sender<usize>>,
@@ -19,16 +19,15 @@ pub struct ActiveRequest(ActiveRequests);
 impl ActiveRequests {
     /// Counts a request. Returns `None` if the gateway is ending and accepts no more.
     pub fn begin(&self) -> Option<ActiveRequest> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return None;
-        }
+        // It is counted first, so that a request that is accepted is always waited for.
         self.count.send_modify(|count| *count += 1);
-        Some(ActiveRequest(self.clone()))
+        let request = ActiveRequest(self.clone());
+        (!self.is_closed.load(Ordering::SeqCst)).then_some(request)
     }
 
     /// Accepts no more requests.
     pub fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::SeqCst);
     }
 
     /// Waits until no request is under way.

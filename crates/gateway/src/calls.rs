@@ -24,7 +24,7 @@ use tracing::field::Empty;
 
 use crate::confirmation::{Approvals, Confirmation, ConfirmationRequest};
 use crate::elicitations::{AwaitedInput, ElicitationHolder, InputAnswers};
-use crate::hub::Hub;
+use crate::hub::{FIRST_LISTING_TIMEOUT, Hub};
 use crate::journal::{Approval, ApprovalSubject, CallEntry};
 use crate::large_results::ResultOrigin;
 use crate::metrics::GatewayEvent;
@@ -35,9 +35,6 @@ use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
 use crate::{passthrough, results};
-
-/// The time that a call waits for its upstream if that has not reported yet.
-pub(crate) const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The names of callers without a key of the settings.
 const WITHOUT_KEY: [&str; 3] = ["anonymous", "console", "client"];
@@ -401,9 +398,11 @@ impl CallRunner<'_> {
             }
         };
         let mut server_tools = Vec::new();
-        for tool in &view.tools {
-            if tool.source.as_ref() == Some(&upstream.server.name) {
-                server_tools.push(ApprovedTool::new(tool, &upstream.server));
+        if scope == ApprovalScope::Server {
+            for tool in &view.tools {
+                if tool.source.as_ref() == Some(&upstream.server.name) {
+                    server_tools.push(ApprovedTool::new(tool, &upstream.server));
+                }
             }
         }
         request.remember(scope, &approvals, server_tools).await;

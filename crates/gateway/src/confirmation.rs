@@ -235,7 +235,7 @@ impl ConfirmationRequest<'_> {
         let mut property = json!({
             "type": "string",
             "title": "Allow",
-            "description": "The calls that run without this question",
+            "description": "Which calls this approval allows",
             "default": ApprovalScope::Call.name()
         });
         if self.context.is_some_and(has_titled_choices) {
@@ -291,6 +291,6 @@ async fn run_on_queue<T: Send + 'static>(
     match timeout(DECISION_TIMEOUT, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it did not reply in time".to_owned()),
+        Err(_) => Err("no reply in time".to_owned()),
     }
 }

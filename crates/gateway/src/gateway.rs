@@ -37,7 +37,7 @@ use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::large_results::LargeResults;
 use crate::listener::ClientAbilities;
-use crate::metrics::{GatewayEvent, Meter};
+use crate::metrics::{Counters, GatewayEvent, Meter};
 use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
@@ -82,6 +82,26 @@ pub struct GatewayOptions {
     /// The time from the start in which lists and searches wait for servers that have not reported
     /// yet. A slower server delays only its own tools: clients are told when they arrive.
     pub list_wait: Duration,
+}
+
+impl GatewayOptions {
+    /// Creates the options of a gateway without servers. It keeps no state, and one client shares
+    /// its connections.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            servers: Vec::new(),
+            settings,
+            catalog: None,
+            environment: Arc::new(|_: &str| None),
+            tool_cache: None,
+            pins: None,
+            queue: None,
+            store: None,
+            meter: Arc::new(Counters::default()),
+            share: Share::All,
+            list_wait: Duration::from_secs(2),
+        }
+    }
 }
 
 /// A front end for clients that accepts the keys of the settings.

@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use self::session::{Session, notify_changes};
 use crate::api_keys::RequestIdentity;
-use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
+use crate::calls::{CallRunner, Caller};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
@@ -119,8 +119,7 @@ impl Handler {
         };
         self.gateway.wait_for_listings().await;
         if let Some(called) = called {
-            let wait = self.gateway.wait_for_tool(&caller.role, called);
-            drop(timeout(FIRST_LISTING_TIMEOUT, wait).await);
+            self.gateway.wait_for_tool(&caller.role, called).await;
         }
         let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&caller.role)?;

@@ -27,6 +27,9 @@ use crate::settings::{Settings, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Environment, Owner, ServerDown, Upstream};
 
+/// The longest time that a call waits for the first tool list of its upstream.
+pub(crate) const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The state that all clients of a gateway share.
 pub struct Hub {
     pub(crate) upstreams: RwLock<BTreeMap<String, Arc<Upstream>>>,
@@ -190,21 +193,27 @@ impl Hub {
         self.live.borrow().get(upstream).cloned()
     }
 
-    /// Waits until a role has a tool of this name, or each upstream has reported.
-    pub(crate) async fn wait_for_tool(&self, role: &str, name: &str) {
-        let mut complete = self.complete.subscribe();
-        let mut snapshots = self.snapshots();
-        let has_tool = |snapshot: &Arc<Snapshot>| {
-            let view = snapshot.view(role);
-            view.is_ok_and(|view| {
-                !matches!(view.find_tool(name), Err(CallError::UnknownTool { .. }))
-            })
+    /// Waits until a role may use the tool of this name, until each upstream has reported, or until
+    /// the timeout of calls for that.
+    pub fn wait_for_tool<'a>(&'a self, role: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
+        let wait = async move {
+            let mut complete = self.complete.subscribe();
+            let mut snapshots = self.snapshots();
+            let has_tool = |snapshot: &Arc<Snapshot>| {
+                let view = snapshot.view(role);
+                view.is_ok_and(|view| {
+                    !matches!(view.find_tool(name), Err(CallError::UnknownTool { .. }))
+                })
+            };
+            // The senders live as long as `self`.
+            tokio::select! {
+                biased;
+                _ = complete.wait_for(|complete| *complete) => {}
+                _ = snapshots.wait_for(has_tool) => {}
+            }
         };
-        // The senders live as long as `self`.
-        tokio::select! {
-            _ = complete.wait_for(|complete| *complete) => {}
-            _ = snapshots.wait_for(has_tool) => {}
-        }
+        let bounded = async move { drop(timeout(FIRST_LISTING_TIMEOUT, wait).await) };
+        bounded.boxed()
     }
 
     /// Waits until each upstream has reported, at most until the time for lists is over.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use picktools::schema::pointer_part;
+use picktools::schema::{name_from_pointer_part, pointer_part};
 use picktools_provider::Tokenizer;
 use picktools_state::keys::random;
 use picktools_state::lock;
@@ -463,7 +463,7 @@ fn keep_text_rows(text: &str, max_tokens: usize) -> Option<(String, Rows)> {
     let pointer = largest_list(&value)?;
     let mut list = text;
     for key in pointer.split('/').skip(1) {
-        let key = key.replace("~1", "/").replace("~0", "~");
+        let key = name_from_pointer_part(key);
         let members: BTreeMap<String, &RawValue> = serde_json::from_str(list).ok()?;
         list = members.get(&key)?.get();
     }

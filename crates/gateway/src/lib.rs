@@ -54,7 +54,7 @@ pub use error::GatewayError;
 pub use gateway::{ClientFrontend, Gateway, GatewayOptions};
 pub use metrics::{Counters, GatewayCounts, GatewayEvent, Meter, UpstreamCounts};
 pub use naming::name_fault;
-pub use pins::{HoldReason, INSTRUCTIONS, Pins, QuarantinedDefinition};
+pub use pins::{HoldReason, INSTRUCTIONS, Pins, QuarantinedDefinition, REFUSED};
 pub use queue::{CallDecision, CallQueue, QueueDecision, QueuedCall, RememberedApproval};
 pub use remembered::ApprovalScope;
 pub use settings::{Settings, SettingsError};

@@ -91,7 +91,17 @@ pub struct QuarantinedDefinition {
     pub denied: bool,
 }
 
+/// The end of the reason for the quarantine of a definition that an operator refused.
+pub const REFUSED: &str = ", refused";
+
 impl QuarantinedDefinition {
+    /// Returns the reason for the quarantine. It ends with [`REFUSED`] if an operator refused the
+    /// definition.
+    pub fn describe_reason(&self) -> String {
+        let refused = if self.denied { REFUSED } else { "" };
+        format!("{}{refused}", self.reason)
+    }
+
     /// Returns a digest of the definition and of the program or URL that sends it. An approval must
     /// state it, so that it holds for what was shown.
     pub fn version(&self) -> String {

@@ -387,7 +387,7 @@ impl QueueFile {
                 if scope != ApprovalScope::Call && !call.scopes.contains(&scope) {
                     let scopes: Vec<&str> = call.scopes.iter().map(|scope| scope.name()).collect();
                     return Err(format!(
-                        "an approval of the call {id:?} cannot hold for {:?}; it can hold for {}",
+                        "cannot approve the call {id:?}: the scope {:?} is not available; use one of: {}",
                         scope.name(),
                         scopes.join(", ")
                     ));
@@ -409,15 +409,15 @@ impl QueueFile {
         Ok(call)
     }
 
-    /// Adds an approval that holds always. It replaces the one for an earlier definition.
+    /// Adds a permanent approval. It replaces the one for an earlier definition.
     fn remember(&mut self, client: &str, tool: &ApprovedTool) -> Result<(), String> {
         let is_same =
             |approval: &RememberedApproval| approval.client == client && approval.tool == tool.id;
         self.remembered.retain(|_, approval| !is_same(approval));
         if self.remembered.len() >= MAX_REMEMBERED {
             return Err(format!(
-                "{MAX_REMEMBERED} approvals hold always, which is the limit; revoke one with \
-                 `picktools approve --revoke ID`"
+                "cannot store the approval: the limit of {MAX_REMEMBERED} permanent approvals is \
+                 reached; revoke one with `picktools approve --revoke ID`"
             ));
         }
         let mut id = random().map_err(|error| error.to_string())?;

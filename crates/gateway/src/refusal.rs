@@ -100,7 +100,7 @@ impl Refusal {
     pub(crate) fn ending() -> Self {
         Self::new(
             Code::Busy,
-            "the gateway is ending, so the call did not run; call again once it runs again",
+            "the gateway is shutting down: the call did not run; call again after the restart",
         )
     }
 

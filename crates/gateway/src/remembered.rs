@@ -60,7 +60,7 @@ impl ApprovalScope {
             Self::Call => "Only this call",
             Self::Tool => "Calls of this tool in this session",
             Self::Server => "Calls of all tools of this server in this session",
-            Self::Always => "Always, for this tool and this client",
+            Self::Always => "All calls of this tool by this client, in every session",
         }
     }
 

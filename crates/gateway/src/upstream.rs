@@ -63,7 +63,7 @@ const SHARED_SESSION_PREFIX: &str = "session of all ";
 
 impl Owner {
     /// Creates the owner for a key, if there are no sessions.
-    pub(crate) fn from_key(name: &str) -> Self {
+    pub fn from_key(name: &str) -> Self {
         Self(format!("{KEY_PREFIX}{name}").into())
     }
 

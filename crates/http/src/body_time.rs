@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The time in which a client has to send the body of a message to `/mcp` or `/v1`.
+/// The time in which a client has to send the body of a message to `/mcp` or to the HTTP API. The
+/// model proxy has a limit of its own.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Describes a body that did not arrive in time.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -243,15 +244,10 @@ pub(crate) async fn count_request(request: Request, next: Next) -> Response {
         Pool::Reserve if !RESERVE_PATHS.contains(&request.uri().path()) => {
             let message = "too many connections; close some, or raise http.max_connections or \
                            http.max_connections_per_address in the settings";
-            let mut refusal = Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too_many_connections",
-                message,
-            )
-            .into_response();
-            let wait = HeaderValue::from_static("1");
-            drop(refusal.headers_mut().insert(header::RETRY_AFTER, wait));
-            refusal
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Problem::new(status, "too_many_connections", message)
+                .retry_after(Duration::from_secs(1))
+                .into_response()
         }
         _ => next.run(request).await,
     };

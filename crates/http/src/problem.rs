@@ -52,6 +52,14 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail)
     }
 
+    /// Adds the time after which the request may be repeated.
+    pub(crate) fn retry_after(self, time: Duration) -> Self {
+        Self {
+            retry_after: Some(time),
+            ..self
+        }
+    }
+
     /// Adds the path of the invalid member.
     pub(crate) fn at(self, place: impl Into<String>) -> Self {
         Self {

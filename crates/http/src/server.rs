@@ -511,11 +511,11 @@ async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next)
     }
     let Some(active) = hub.active.begin() else {
         let message = "the gateway is ending; send the request to another gateway, or again later";
-        let mut response =
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message).into_response();
+        let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
+            .retry_after(Duration::from_secs(1))
+            .into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
     };
     hold(next.run(request).await, active)

@@ -2,28 +2,16 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use picktools_gateway::settings::Share;
-use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
+use picktools_gateway::{Gateway, GatewayOptions, Settings};
 use picktools_http::{HttpServer, HttpServerOptions, serve};
 
 /// Serves a gateway without servers.
 async fn serve_gateway(settings: &str) -> (Gateway, HttpServer) {
-    let gateway = Gateway::open(GatewayOptions {
-        servers: Vec::new(),
-        settings: Settings::parse(settings).expect("settings"),
-        catalog: None,
-        environment: Arc::new(|_: &str| None),
-        tool_cache: None,
-        pins: None,
-        queue: None,
-        store: None,
-        meter: Arc::new(Counters::default()),
-        share: Share::All,
-        list_wait: Duration::from_secs(1),
-    });
+    let gateway = Gateway::open(GatewayOptions::new(
+        Settings::parse(settings).expect("settings"),
+    ));
     let gateway = gateway.expect("a gateway");
     let options = HttpServerOptions {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use picktools_gateway::settings::Share;
 use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
 use picktools_http::{HttpServerOptions, serve};
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
@@ -34,16 +33,10 @@ async fn metrics_count_calls_searches_lists_and_sessions() {
             call_timeout: None,
             scope: None,
         }],
-        settings: Settings::parse(r#"{"mode": "search"}"#).expect("settings"),
-        catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
-        tool_cache: None,
-        pins: None,
-        queue: None,
-        store: None,
         meter: counters.clone(),
-        share: Share::All,
         list_wait: Duration::from_secs(20),
+        ..GatewayOptions::new(Settings::parse(r#"{"mode": "search"}"#).expect("settings"))
     });
     let gateway = gateway.expect("a gateway");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));

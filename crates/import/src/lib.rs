@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use picktools::catalog::DocumentReader;
 
-pub use self::notation::{jsonc_options, parse_jsonc};
+pub use self::notation::{describe_toml_error, jsonc_options, parse_jsonc};
 
 /// Returns the readers of this crate for
 /// [`CatalogOptions::readers`](picktools::CatalogOptions::readers).

@@ -2,7 +2,7 @@
 
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
-use toml_edit::{Document, Item};
+use toml_edit::{Document, Item, TomlError};
 
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::Json;
@@ -114,15 +114,19 @@ fn parse_yaml(text: &str) -> Result<Value, McpConfigError> {
     without_duplicates(parsed)
 }
 
+/// Describes an error of TOML by its line. The error's own text quotes the line, which may have
+/// secrets.
+pub fn describe_toml_error(text: &str, error: &TomlError) -> String {
+    let start = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = &text.as_bytes()[..start];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let message = marked(error.message().lines().next().unwrap_or(""), MAX_NAME_CHARS);
+    format!("line {line}: {message}")
+}
+
 fn parse_toml(text: &str) -> Result<Value, McpConfigError> {
-    let document = Document::parse(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let before = &text.as_bytes()[..start];
-        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        // The error's own text quotes the line, which may have secrets.
-        let message = marked(error.message().lines().next().unwrap_or(""), MAX_NAME_CHARS);
-        McpConfigError::Syntax(format!("line {line}: {message}"))
-    })?;
+    let document = Document::parse(text)
+        .map_err(|error| McpConfigError::Syntax(describe_toml_error(text, &error)))?;
     Ok(json_from_toml(document.as_item()))
 }
 

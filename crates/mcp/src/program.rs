@@ -186,6 +186,12 @@ impl Program {
     pub(super) fn last_lines(&self) -> Vec<String> {
         let bytes = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if bytes.len() >= MAX_STDERR_BYTES {
+            // The cut may be within a secret, whose rest would not be recognised.
+            let longest = self.secrets.iter().map(String::len).max();
+            let start = text.ceil_char_boundary(longest.unwrap_or_default());
+            text.drain(..start);
+        }
         for secret in &self.secrets {
             text = text.replace(secret, REDACTED);
         }

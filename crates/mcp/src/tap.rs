@@ -113,10 +113,19 @@ impl IncomingRequests {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request. Returns `false` if there are too many, or one with this id.
-    fn begin(&self, id: &RequestId) -> bool {
+    /// Counts a request, or returns the reason why it is refused.
+    fn begin(&self, id: &RequestId) -> Result<(), String> {
         let mut ids = self.lock();
-        ids.len() < MAX_REQUESTS && ids.insert(id.clone())
+        if ids.contains(id) {
+            return Err("duplicate request id: a request with this id is in progress".to_owned());
+        }
+        if ids.len() >= MAX_REQUESTS {
+            return Err(format!(
+                "more than {MAX_REQUESTS} requests at once; wait for the answers"
+            ));
+        }
+        ids.insert(id.clone());
+        Ok(())
     }
 
     fn end(&self, id: &RequestId) {
@@ -147,16 +156,15 @@ impl<T> Tap<T> {
 }
 
 impl<T: Transport<RoleClient>> Tap<T> {
-    /// Answers a request above the limit with an error, which uses the permit until it is sent.
-    fn refuse(&mut self, id: RequestId, permit: Option<OwnedSemaphorePermit>) {
+    /// Answers a request with an error, which uses the permit until it is sent.
+    fn refuse(&mut self, id: RequestId, message: String, permit: Option<OwnedSemaphorePermit>) {
         if !self.has_refused {
             self.has_refused = true;
             tracing::warn!(
-                target: "picktools::mcp",
-                "a server sends more than {MAX_REQUESTS} requests at once; the others are refused"
+                target: "picktools::mcp", reason = %message,
+                "a request of a server is refused; later refusals are not logged"
             );
         }
-        let message = format!("more than {MAX_REQUESTS} requests at once; wait for the answers");
         let error = ErrorData::new(ErrorCode::INVALID_REQUEST, message, None);
         let sending = self.transport.send(JsonRpcMessage::error(error, Some(id)));
         drop(tokio::spawn(async move {
@@ -201,12 +209,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             // This waits while the server does not read its answers.
             let permit = Arc::clone(&self.refusals).acquire_owned().await.ok();
             match self.transport.receive().await? {
-                JsonRpcMessage::Request(request) => {
-                    if self.requests.begin(&request.id) {
-                        return Some(JsonRpcMessage::Request(request));
-                    }
-                    self.refuse(request.id, permit);
-                }
+                JsonRpcMessage::Request(request) => match self.requests.begin(&request.id) {
+                    Ok(()) => return Some(JsonRpcMessage::Request(request)),
+                    Err(message) => self.refuse(request.id, message, permit),
+                },
                 JsonRpcMessage::Notification(notification) => match notification.notification {
                     ServerNotification::ProgressNotification(progress) => {
                         self.listeners.report_progress(progress.params);

@@ -157,8 +157,11 @@ impl ToolListCache {
                 arguments,
                 variables,
                 folder,
-                ..
-            } => json!([command, arguments, variables, folder]),
+                inherit,
+            } => match inherit.as_slice() {
+                [] => json!([command, arguments, variables, folder]),
+                names => json!([command, arguments, variables, folder, names]),
+            },
             ServerTransport::Http {
                 url,
                 headers,

@@ -11,7 +11,7 @@ NAMES = "mark first second last second_last single paragraph near others questio
 NAMES += "best_sentence worst_sentence mean_sentence sentences many_sentences".split()
 MAX_LINE = 300
 #: How many characters and sentences of a line are read as sentences, and from how many on their scores count.
-MAX_SENTENCES_READ, MAX_SENTENCES, MIN_SENTENCES = 600, 12, 3
+MAX_SENTENCE_CHARS, MAX_SENTENCES, MIN_SENTENCES = 600, 12, 3
 
 
 def is_rule(line):
@@ -45,7 +45,7 @@ def fenced(raw):
 
 
 def sentences(line):
-    found = re.split(r"(?<=[.!?。！？;])\s+", line[:MAX_SENTENCES_READ])
+    found = re.split(r"(?<=[.!?。！？;])\s+", line[:MAX_SENTENCE_CHARS])
     return [s[:MAX_LINE] for s in found if any(c.isalnum() for c in s)][:MAX_SENTENCES]
 
 

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use picktools_import::mcp;
-use picktools_import::mcp::McpConfigError;
+use picktools_import::mcp::{CommonEntry, McpConfigError};
 use serde_json::{Value, json};
 
 use super::edit::ARGUMENTS;
@@ -20,17 +20,21 @@ struct ByHandSetup {
     servers: Vec<super::ServerSummary>,
 }
 
+/// Reads the entries of a file.
+fn read_entries(text: &str) -> anyhow::Result<Vec<CommonEntry>> {
+    match mcp::common_entries(text) {
+        Ok(entries) => Ok(entries),
+        Err(McpConfigError::NoServers) => Ok(Vec::new()),
+        Err(error) => Err(error).context("invalid configuration"),
+    }
+}
+
 fn read_setup(text: &str, place: &ClientConfig) -> anyhow::Result<ByHandSetup> {
     let mut setup = ByHandSetup {
         has_gateway: false,
         servers: Vec::new(),
     };
-    let entries = match mcp::common_entries(text) {
-        Ok(entries) => entries,
-        Err(McpConfigError::NoServers) => return Ok(setup),
-        Err(error) => return Err(error).context("invalid configuration"),
-    };
-    for entry in &entries {
+    for entry in &read_entries(text)? {
         let is_server = ["command", "url"]
             .iter()
             .any(|member| entry.members.contains_key(*member));
@@ -92,7 +96,11 @@ pub(super) fn plan_undo(
     place: &ClientConfig,
     report: &mut ClientReport,
 ) -> anyhow::Result<()> {
-    if !read_setup(text, place)?.has_gateway {
+    let entries = read_entries(text)?;
+    if !entries
+        .iter()
+        .any(|entry| edit::is_own_gateway(entry, place))
+    {
         report.status = Status::NotBehind;
         return Ok(());
     }

@@ -344,7 +344,7 @@ pub(super) fn is_gateway(entry: &CommonEntry, place: &ClientConfig) -> bool {
 }
 
 /// Returns `true` for an entry that starts the gateway with the file of this place.
-fn is_own_gateway(entry: &CommonEntry, place: &ClientConfig) -> bool {
+pub(super) fn is_own_gateway(entry: &CommonEntry, place: &ClientConfig) -> bool {
     let expected = place.gateway_command("");
     is_gateway(entry, place)
         && argument(entry, ARGUMENTS.len()).is_some_and(|path| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow, ensure};
+use picktools_import::describe_toml_error;
 use serde_json::Value;
 use toml_edit::{Array, DocumentMut, Item, Key, Table, TableLike};
 
@@ -27,11 +28,7 @@ impl TomlFile {
         // The library writes line feeds.
         let lines = unmarked.replace("\r\n", "\n");
         let document: DocumentMut = lines.parse().map_err(|error: toml_edit::TomlError| {
-            let start = error.span().map_or(0, |span| span.start.min(lines.len()));
-            let before = &lines.as_bytes()[..start];
-            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-            let message = error.message().lines().next().unwrap_or_default();
-            anyhow!("invalid TOML: line {line}: {message}")
+            anyhow!("invalid TOML: {}", describe_toml_error(&lines, &error))
         })?;
         let file = Self {
             document,

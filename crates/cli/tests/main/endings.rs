@@ -139,7 +139,7 @@ fn gateway_finishes_calls_under_way_at_sigterm() {
     let refused = client.call("call_tool", json!({"name": "up__echo", "arguments": {}}));
     assert_eq!(refused["isError"], true, "{refused}");
     assert!(
-        said(&refused).contains("the gateway is ending"),
+        said(&refused).contains("the gateway is shutting down"),
         "{refused}"
     );
     assert_eq!(said(&client.answer(id)["result"]), "late");

@@ -39,7 +39,7 @@ pub(crate) struct ReviewedListing {
 /// The definitions that were seen in a listing, by `source/tool`.
 pub(super) type SeenDefinitions = Vec<(String, SeenDefinition)>;
 
-/// What the review of each definition of a server needs.
+/// The state of a server that the review of each of its definitions uses.
 struct ServerReview<'a> {
     source: &'a str,
     endpoint_digest: String,

@@ -15,7 +15,7 @@ const MAX_TEXT_CHARS: usize = 4_000;
 /// The overrides of the tools of a server, by the server's own names of the tools.
 pub type ToolOverrides = BTreeMap<String, ToolOverride>;
 
-/// What the operator changes in a tool of a server. Approvals still refer to the server's own
+/// The operator's changes of a tool of a server. Approvals still refer to the server's own
 /// definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -12,7 +12,7 @@ use picktools::{Catalog, CatalogOptions, Tool};
 use crate::naming;
 use crate::settings::{NameStyle, Settings};
 
-/// What a catalog is built from.
+/// The parts of a catalog.
 pub(super) struct CatalogParts<'a> {
     pub(super) settings: &'a Settings,
     pub(super) options: &'a CatalogOptions,

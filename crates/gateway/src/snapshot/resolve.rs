@@ -92,8 +92,8 @@ impl View {
         }
     }
 
-    /// Returns the tools that a name means if it begins with their server. A quarantined tool among
-    /// them is an error, so that no other tool receives its calls.
+    /// Returns the tools that a name means if it begins with their server. If the only such tool is
+    /// quarantined, that is an error, so that no tool of another server receives its calls.
     fn qualified_readings(&self, name: &str) -> Result<Vec<&Arc<Tool>>, CallError> {
         let mut tools: Vec<&Arc<Tool>> = Vec::new();
         let mut ineligible = None;

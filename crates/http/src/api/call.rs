@@ -50,8 +50,10 @@ pub(super) async fn call(
                        {\"calls\": true} in the settings";
         return Err(Problem::new(StatusCode::FORBIDDEN, "calls_off", message));
     }
+    api.hub.wait_for_listings().await;
+    api.hub.wait_for_tool(&sender.role, &call.name).await;
     let (snapshot, view) = api.view(&sender.role).await?;
-    let owner = Owner(format!("key {}", sender.key).into());
+    let owner = Owner::from_key(&sender.key);
     let caller = Caller {
         role: sender.role,
         key: sender.key,

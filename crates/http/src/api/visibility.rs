@@ -1,5 +1,7 @@
 //! The limits of a caller's role: pick options, and selections without hidden tools.
 
+use std::borrow::Cow;
+
 use picktools::access::AccessError;
 use picktools::names::is_glob;
 use picktools::{PickOptions, Selection};
@@ -16,35 +18,25 @@ pub(crate) fn restrict_options(
     view: &View,
     requested: PickOptions,
 ) -> Result<PickOptions, Problem> {
-    let names_of_options = [
-        (
-            "options.always_include",
-            true,
-            &mut requested.always_include.iter() as &mut dyn Iterator<Item = &String>,
-        ),
-        ("options.fallbacks", true, &mut requested.fallbacks.iter()),
-        (
-            "options.access.exclude",
-            false,
-            &mut requested.access.exclude.iter(),
-        ),
-        (
-            "options.access.quarantine",
-            false,
-            &mut requested.access.quarantine.iter(),
-        ),
-        (
-            "options.access.quotas",
-            false,
-            &mut requested.access.quotas.keys(),
-        ),
-    ];
-    for (place, has_globs, names) in names_of_options {
+    let look_up = |name: &str, place: String| {
+        let found = view.find_tool(name).map(drop);
+        found.map_err(|error| Problem::invalid(error.to_string()).at(place))
+    };
+    for (option, names) in requested.floors() {
         // A glob matches eligible tools only, so it is not looked up.
-        for name in names.filter(|name| !(has_globs && is_glob(name))) {
-            view.find_tool(name)
-                .map_err(|error| Problem::invalid(error.to_string()).at(place))?;
+        for name in names.iter().filter(|name| !is_glob(name)) {
+            look_up(name, format!("options.{option}"))?;
         }
+    }
+    let access = &requested.access;
+    for name in &access.exclude {
+        look_up(name, "options.access.exclude".to_owned())?;
+    }
+    for name in &access.quarantine {
+        look_up(name, "options.access.quarantine".to_owned())?;
+    }
+    for name in access.quotas.keys() {
+        look_up(name, "options.access.quotas".to_owned())?;
     }
     let access = requested
         .access
@@ -99,9 +91,13 @@ pub(crate) fn restrict_options(
 
 /// Replaces the ids of quarantined tools with those that callers may read.
 fn shorten_quarantined(view: &View, selection: &mut Selection) {
+    if view.options.access.quarantine.is_empty() {
+        return;
+    }
     let shorten = |id: &mut String| {
-        let public_id = view.public_id(id).into_owned();
-        *id = public_id;
+        if let Cow::Owned(public_id) = view.public_id(id) {
+            *id = public_id;
+        }
     };
     let ineligible = &mut selection.ineligible.tools;
     ineligible

@@ -98,10 +98,7 @@ fn server_status(hub: &Hub, upstream: &Upstream) -> Result<ServerStatus, Console
             ConsoleError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         })?;
         for (tool, definition) in quarantined {
-            let mut reason = definition.reason.to_string();
-            if definition.denied {
-                reason.push_str(", refused");
-            }
+            let reason = definition.describe_reason();
             status.findings.extend(definition.findings);
             status.quarantined.insert(tool, reason);
         }

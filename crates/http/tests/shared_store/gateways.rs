@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools_gateway::settings::Share;
-use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
+use picktools_gateway::{CallQueue, Gateway, GatewayOptions, Pins, Settings};
 use picktools_http::{HttpServer, HttpServerOptions, serve};
 use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use picktools_mcp::{ConnectOptions, Connection, Handshake, Limits, ToolChanges};
@@ -176,16 +176,13 @@ pub(crate) fn options(
 ) -> GatewayOptions {
     GatewayOptions {
         servers,
-        settings: Settings::parse(&settings.to_string()).expect("settings"),
-        catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
-        tool_cache: None,
         pins: Some(state.pins),
         queue: Some(state.queue),
         store: Some(store.clone()),
-        meter: Arc::new(Counters::default()),
         share: Share::Owner,
         list_wait: Duration::from_secs(20),
+        ..GatewayOptions::new(Settings::parse(&settings.to_string()).expect("settings"))
     }
 }
 

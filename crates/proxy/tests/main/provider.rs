@@ -4,14 +4,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use picktools_gateway::api_keys::RequestIdentity;
-use picktools_gateway::settings::Share;
-use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
+use picktools_gateway::{Gateway, GatewayOptions, Settings};
 use picktools_proxy::{ModelApi, Proxy};
 use serde_json::{Map, Value, json};
 
@@ -51,19 +49,9 @@ impl ProxyClient {
         proxy["openai"] = json!({"url": url, "mode": openai});
         proxy["anthropic"] = json!({"url": url, "mode": anthropic});
         let settings = json!({ "proxy": proxy }).to_string();
-        let gateway = Gateway::open(GatewayOptions {
-            servers: Vec::new(),
-            settings: Settings::parse(&settings).expect("valid settings"),
-            catalog: None,
-            environment: Arc::new(|_: &str| None),
-            tool_cache: None,
-            pins: None,
-            queue: None,
-            store: None,
-            meter: Arc::new(Counters::default()),
-            share: Share::All,
-            list_wait: Duration::from_secs(20),
-        });
+        let gateway = Gateway::open(GatewayOptions::new(
+            Settings::parse(&settings).expect("valid settings"),
+        ));
         let gateway = gateway.expect("a gateway");
         let proxy = Proxy::new(Arc::clone(gateway.hub())).expect("a proxy");
         Self {
