@@ -786,7 +786,7 @@ fn init_tries_the_servers_and_says_how_to_go_on() {
     for expected in [
         "bad: \"no-such\" cannot be started",
         "1 of 2 servers can be used",
-        "the gateway passes all of them through",
+        "the gateway lists all of them directly",
         "Restart the clients",
         "  Claude Code: start a new session",
         "picktools init --undo",
