@@ -369,17 +369,6 @@ impl Hydrator {
         Ok(self.callable.catalog.tool(resolved.tool))
     }
 
-    /// Returns the error for an unknown name.
-    ///
-    /// It also hides the existence of a tool that the caller must not learn about.
-    pub fn unknown(&self, name: &str) -> CallError {
-        let suggestions = self.callable.names.suggest(name, |tool| self.admits(tool));
-        CallError::UnknownTool {
-            name: marked(name, 100).into_owned(),
-            suggestions,
-        }
-    }
-
     /// Returns the tools that the caller may run, in the order of the catalog.
     pub fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
         let tools = self.callable.catalog.tools().iter().enumerate();

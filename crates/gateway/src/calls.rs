@@ -171,10 +171,9 @@ impl CallRunner<'_> {
         input_answers: InputAnswers,
     ) -> Result<CallOutcome, Refusal> {
         let requested = call.name.clone();
-        let to_refusal = |error| Refusal::from_call_error(error, &requested);
         let source = view
             .find_tool(&call.name)
-            .map_err(to_refusal)?
+            .map_err(Refusal::from_call_error)?
             .source
             .clone()
             .unwrap_or_default();
@@ -192,8 +191,14 @@ impl CallRunner<'_> {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        call.name = view.call_name(&call.name).map_err(to_refusal)?;
-        let (call, reason) = match view.hydrator.hydrate(&call).map_err(to_refusal)? {
+        call.name = view
+            .call_name(&call.name)
+            .map_err(Refusal::from_call_error)?;
+        let (call, reason) = match view
+            .hydrator
+            .hydrate(&call)
+            .map_err(Refusal::from_call_error)?
+        {
             HydratedCall::Ready(call) => {
                 let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
                 (call, must_ask.then_some(PendingReason::Confirmation))

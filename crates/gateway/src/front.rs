@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use picktools::access::IneligibleReason;
 use picktools::names::Advertising;
 use picktools::options::TokenBudget;
 use picktools::{Pick, PickOptions, Query, Selection, Tool};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::accounts::MergedTool;
 pub(crate) use crate::naming::{CALL, DESCRIBE, SEARCH};
-use crate::refusal::{Code, Refusal, is_hidden};
+use crate::refusal::{Code, Refusal};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance::{self, Search};
@@ -226,7 +227,7 @@ pub(crate) async fn search(
         options.access.exclude.extend(view.merged.further_ids());
     }
     let query = Query::new(query);
-    let selection = snapshot.pick_async(query.clone(), options.clone()).await;
+    let selection = view.pick_async(query.clone(), options.clone()).await;
     let selection =
         selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
     on_selection(&query, &options, &selection, started.elapsed());
@@ -288,7 +289,7 @@ pub(crate) async fn search(
         answer["shortened"] = json!(shortened);
     }
     if let Some(blocked) = &selection.blocked
-        && !is_hidden(&blocked.reasons)
+        && !is_left_out(&blocked.reasons)
     {
         let reasons: Vec<&str> = blocked.reasons.iter().map(|reason| reason.code()).collect();
         answer["blocked"] =
@@ -301,6 +302,14 @@ pub(crate) async fn search(
         answer,
         picks.iter().map(|pick| Arc::clone(&pick.tool)).collect(),
     ))
+}
+
+/// Returns `true` if a search left a tool out itself: a tool of another server than the requested
+/// one, or a merged tool that another one represents.
+fn is_left_out(reasons: &[IneligibleReason]) -> bool {
+    use IneligibleReason::{Excluded, Source};
+    let is_own = |reason: &IneligibleReason| matches!(reason, Source { .. } | Excluded);
+    reasons.iter().any(is_own)
 }
 
 /// Returns the reason of a pick. It does not quote the search text of the operator.
@@ -384,9 +393,7 @@ pub(crate) fn describe(
         let shown_tools = match view.merged.find(name) {
             Some(merged) => merged.tools(),
             None => {
-                let tool = view
-                    .find_tool(name)
-                    .map_err(|error| Refusal::from_call_error(error, name))?;
+                let tool = view.find_tool(name).map_err(Refusal::from_call_error)?;
                 let merged = view.merged.containing(&tool.id);
                 merged.map_or(std::slice::from_ref(tool), MergedTool::tools)
             }

@@ -197,6 +197,7 @@ impl Handler {
                 self.gateway.journal.record_selection(&SelectionEvent {
                     key: &caller.key,
                     role: &caller.role,
+                    engine: &view.engine,
                     session: Some(&*caller.owner.0),
                     via: RequestRoute::Search,
                     query,
@@ -429,7 +430,7 @@ impl ServerHandler for Handler {
             {
                 sessions.save_tools(session, session_tools).await;
             }
-            let digest = snapshot.engine.catalog().digest();
+            let digest = view.engine.catalog().digest();
             let cursor = request.and_then(|request| request.cursor);
             let start = match &cursor {
                 None => 0,

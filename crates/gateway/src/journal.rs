@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use picktools::{PickOptions, Query, Selection};
+use picktools::{Engine, PickOptions, Query, Selection};
 use picktools_audit::AuditWriter;
 use picktools_state::lock;
 use tokio::sync::broadcast;
@@ -59,6 +59,8 @@ pub struct SelectionEvent<'a> {
     pub key: &'a str,
     /// The caller's role.
     pub role: &'a str,
+    /// The engine that made the selection.
+    pub engine: &'a Engine,
     /// The owner of its state, if that is not the key.
     pub session: Option<&'a str>,
     /// The route of the request.

@@ -125,27 +125,14 @@ impl Refusal {
         meta.0.insert("picktools/error".to_owned(), error);
         CallToolResult::error(vec![ContentBlock::text(self.message.clone())]).with_meta(Some(meta))
     }
-}
 
-/// Returns `true` if a caller may not know that a tool exists.
-pub fn is_hidden(reasons: &[IneligibleReason]) -> bool {
-    use IneligibleReason::{Excluded, Role, Source};
-    reasons
-        .iter()
-        .any(|reason| matches!(reason, Role { .. } | Source { .. } | Excluded))
-}
-
-impl Refusal {
     /// Converts the error of a name or call.
-    pub fn from_call_error(error: CallError, requested: &str) -> Self {
+    pub fn from_call_error(error: CallError) -> Self {
         let code = match &error {
             CallError::AmbiguousTool { .. } => Code::AmbiguousTool,
             CallError::Ineligible { tool, reasons } => {
                 let is_quarantine =
                     |reason: &IneligibleReason| matches!(reason, IneligibleReason::Quarantine);
-                if is_hidden(reasons) {
-                    return Self::unknown(requested);
-                }
                 if reasons.iter().any(is_quarantine) {
                     let tool = quarantined_id(tool);
                     let message = format!(

@@ -8,6 +8,9 @@ mod catalog;
 mod resolve;
 mod review;
 mod servers;
+#[cfg(test)]
+mod tests;
+mod visible;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,7 +23,6 @@ use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{
     Access, Catalog, CatalogOptions, Engine, PickError, PickOptions, Query, Selection, Tool,
 };
-use picktools_call::CallError;
 use picktools_call::Hydrator;
 use picktools_import::mcp::Server;
 use picktools_provider::{Tokenizer, Translation};
@@ -31,9 +33,10 @@ use self::build::{BuiltTools, SnapshotParts};
 pub(crate) use self::catalog::Notice;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
+pub use self::visible::VisibleTools;
 use crate::accounts::MergedTools;
 use crate::pins::{INSTRUCTIONS, Pins};
-use crate::refusal::{self, Code, Refusal};
+use crate::refusal::{Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe, UpstreamRules};
 
 /// The tools that an upstream sent last.
@@ -48,7 +51,7 @@ pub(crate) struct UpstreamTools {
 /// The tools at one time, with their names. A request uses one snapshot from its start to its end.
 pub struct Snapshot {
     pub(crate) settings: Arc<Settings>,
-    /// The engine that picks among the tools.
+    /// The engine of all tools, for the operator. Callers use that of their view.
     pub engine: Engine,
     /// The names that clients are shown, by tool id.
     pub names: BTreeMap<String, String>,
@@ -77,22 +80,27 @@ pub struct Snapshot {
     pub(crate) approvals: Option<StateStamp>,
     /// The shared store whose faults are reported with picks.
     store: Option<StateStore>,
-    views: Mutex<HashMap<String, Arc<View>>>,
+    views: Mutex<HashMap<String, Arc<ViewCell>>>,
 }
 
-/// The part of a snapshot that callers of one role may see.
+/// A view that is built at its first use, by one thread.
+type ViewCell = OnceLock<Result<Arc<View>, Refusal>>;
+
+/// The part of a snapshot that callers of one role may see. For them, other tools do not exist.
 pub struct View {
+    /// The engine of the tools that the role may know.
+    pub engine: Engine,
+    /// The access policy of the role for all tools of the snapshot, for the operator.
+    pub complete_access: Access,
     /// The pick options of the role, unless a request is stricter.
     pub options: PickOptions,
     /// Finds the tools that the role may call, and validates calls of them.
     pub hydrator: Hydrator,
     /// The treatment of calls of unsafe tools.
     pub(crate) marked_unsafe: Unsafe,
-    /// `true` if the catalog has tools whose existence is hidden from the caller.
-    pub hides: bool,
-    /// The visible tools, in the order of the catalog.
+    /// The tools that the role may use, in the order of the catalog.
     pub tools: Vec<Arc<Tool>>,
-    /// The sources of the visible tools.
+    /// The sources of these tools.
     pub(crate) sources: Vec<String>,
     /// The servers that the role may use.
     pub(crate) servers: ServerAccess,
@@ -105,6 +113,8 @@ pub struct View {
     /// The visible tools that are shown as one.
     pub(crate) merged: MergedTools,
     tokens: OnceLock<usize>,
+    /// The shared store whose faults are reported with picks.
+    store: Option<StateStore>,
 }
 
 impl Snapshot {
@@ -186,40 +196,6 @@ impl Snapshot {
         Self { store, ..self }
     }
 
-    /// Picks with the engine on this thread, and adds the faults of the store to the selection.
-    ///
-    /// # Errors
-    ///
-    /// [`PickError`] of the engine.
-    pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
-        let selection = self.engine.pick(query, options)?;
-        Ok(self.with_degradation(selection))
-    }
-
-    /// Picks with the engine on other threads, and adds the faults of the store to the selection.
-    ///
-    /// # Errors
-    ///
-    /// [`PickError`] of the engine.
-    pub fn pick_async(
-        &self,
-        query: Query,
-        options: PickOptions,
-    ) -> BoxFuture<'_, Result<Selection, PickError>> {
-        let pick = async move {
-            let selection = self.engine.pick_async(query, options).await?;
-            Ok(self.with_degradation(selection))
-        };
-        pick.boxed()
-    }
-
-    fn with_degradation(&self, mut selection: Selection) -> Selection {
-        if let Some(store) = &self.store {
-            selection.degraded.extend(store.degradation());
-        }
-        selection
-    }
-
     /// Returns the view of a role, which is built at its first use.
     ///
     /// # Errors
@@ -227,15 +203,12 @@ impl Snapshot {
     /// [`Refusal`] with [`Code::NotAllowed`] if the view cannot be built, for example because the
     /// settings of the role are invalid.
     pub fn view(&self, role: &str) -> Result<Arc<View>, Refusal> {
-        if let Some(view) = lock(&self.views).get(role) {
-            return Ok(Arc::clone(view));
-        }
-        let view = Arc::new(
-            self.make_view(role)
-                .map_err(|message| Refusal::new(Code::NotAllowed, message))?,
-        );
-        lock(&self.views).insert(role.to_owned(), Arc::clone(&view));
-        Ok(view)
+        let cell = Arc::clone(lock(&self.views).entry(role.to_owned()).or_default());
+        let make_view = || {
+            let view = self.make_view(role).map(Arc::new);
+            view.map_err(|message| Refusal::new(Code::NotAllowed, message))
+        };
+        cell.get_or_init(make_view).clone()
     }
 
     /// Returns a role with its access policy for the current tools.
@@ -253,20 +226,7 @@ impl Snapshot {
 
     /// Returns the number of quarantined tools by source.
     pub(crate) fn quarantined_by_source(&self) -> BTreeMap<String, usize> {
-        self.count_quarantined(|_| true)
-    }
-
-    /// Returns the number of the quarantined tools with a counted id, by source.
-    fn count_quarantined(&self, is_counted: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        let catalog = self.engine.catalog();
-        for id in self.quarantined.iter().filter(|id| is_counted(id)) {
-            let tool = catalog.find(id).map(|tool| catalog.tool(tool));
-            if let Some(source) = tool.and_then(|tool| tool.source.clone()) {
-                *counts.entry(source).or_default() += 1;
-            }
-        }
-        counts
+        count_by_source(self.engine.catalog(), &self.quarantined)
     }
 
     /// Returns each role with its access policy for the current tools.
@@ -286,9 +246,13 @@ impl Snapshot {
             marked_unsafe,
             ..
         } = self.role(role)?;
-        let catalog = self.engine.catalog();
-        let hydrator =
-            Hydrator::new(catalog.clone(), &access).map_err(|error| error.to_string())?;
+        let visible = VisibleTools::new(self.engine.catalog(), &access);
+        let visible = visible.map_err(|error| error.to_string())?;
+        let engine = visible.engine(&self.engine);
+        let engine = engine.map_err(|error| error.to_string())?;
+        let catalog = engine.catalog();
+        let hydrator = Hydrator::new(catalog.clone(), &visible.access);
+        let hydrator = hydrator.map_err(|error| error.to_string())?;
         let hydrator = hydrator.translated(&self.translation);
         let tools: Vec<Arc<Tool>> = hydrator.admitted().cloned().collect();
         let mut sources: Vec<String> = Vec::new();
@@ -314,7 +278,7 @@ impl Snapshot {
             // All other sources are exempt, so this limits only untrusted sources.
             max_per_source: has_untrusted.then_some(UNTRUSTED_MAX_PER_SOURCE),
             trusted_sources: exempt_sources,
-            access,
+            access: visible.access,
             ..PickOptions::default()
         };
         let mut merged = MergedTools::default();
@@ -322,7 +286,9 @@ impl Snapshot {
             // The operator gave a renamed tool a name of its own.
             let mut mergeable = tools.clone();
             mergeable.retain(|tool| !self.renamed.contains(&tool.id));
-            merged = MergedTools::new(&mergeable, &self.servers, &self.names);
+            let mut names = self.names.clone();
+            names.retain(|id, _| catalog.find(id).is_some());
+            merged = MergedTools::new(&mergeable, &self.servers, &names);
         }
         let servers = ServerAccess::new(&self.settings, role, &tools, &self.listed_servers);
         let shown_ids = tools.iter().filter_map(|tool| {
@@ -330,23 +296,23 @@ impl Snapshot {
             Some((name.clone(), tool.id.clone()))
         });
         let shown_ids = shown_ids.collect();
-        let mut view = View {
+        let quarantined = count_by_source(catalog, &options.access.quarantine);
+        Ok(View {
+            engine,
+            complete_access: access,
             options,
             hydrator,
             marked_unsafe,
-            hides: false,
             tools,
             sources,
             servers,
             shown_ids,
-            quarantined: BTreeMap::new(),
+            quarantined,
             always_listed,
             merged,
             tokens: OnceLock::new(),
-        };
-        view.quarantined = self.count_quarantined(|id| !view.is_hidden(id));
-        view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
-        Ok(view)
+            store: self.store.clone(),
+        })
     }
 
     /// Returns the tools that are always listed: by a pattern, or by their override.
@@ -411,13 +377,51 @@ impl Snapshot {
 }
 
 impl View {
-    /// Returns `true` if the existence of a tool is hidden from the caller.
-    pub fn is_hidden(&self, id: &str) -> bool {
-        match self.hydrator.find_tool(id) {
-            Err(CallError::Ineligible { reasons, .. }) => refusal::is_hidden(&reasons),
-            _ => false,
+    /// Picks on this thread, and adds the faults of the store to the selection.
+    ///
+    /// # Errors
+    ///
+    /// [`PickError`] of the engine.
+    pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
+        let selection = self.engine.pick(query, options)?;
+        Ok(self.with_degradation(selection))
+    }
+
+    /// Picks on other threads, and adds the faults of the store to the selection.
+    ///
+    /// # Errors
+    ///
+    /// [`PickError`] of the engine.
+    pub fn pick_async(
+        &self,
+        query: Query,
+        options: PickOptions,
+    ) -> BoxFuture<'_, Result<Selection, PickError>> {
+        let pick = async move {
+            let selection = self.engine.pick_async(query, options).await?;
+            Ok(self.with_degradation(selection))
+        };
+        pick.boxed()
+    }
+
+    fn with_degradation(&self, mut selection: Selection) -> Selection {
+        if let Some(store) = &self.store {
+            selection.degraded.extend(store.degradation());
+        }
+        selection
+    }
+}
+
+/// Returns the number of the tools with these ids, by source.
+fn count_by_source(catalog: &Catalog, ids: &BTreeSet<String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for id in ids {
+        let tool = catalog.find(id).map(|tool| catalog.tool(tool));
+        if let Some(source) = tool.and_then(|tool| tool.source.clone()) {
+            *counts.entry(source).or_default() += 1;
         }
     }
+    counts
 }
 
 /// Returns the ids of tools.

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
+use anyhow::Context;
 use picktools::excerpt::marked;
 use picktools::names::{NameTable, Resolution, is_glob};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
 use picktools_audit::{self as audit, NumberedRecord, PolicyRecord, Record, SelectionRecord};
 use picktools_gateway::Settings;
+use picktools_gateway::snapshot::VisibleTools;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::args::Model;
 
-/// The largest number of cached engines, one per catalog.
+/// The largest number of cached engines, one per catalog and view of a role.
 const MAX_ENGINES: usize = 8;
 /// The number of picked tools that a record lists.
 const MAX_RECORDED_PICKS: usize = 64;
@@ -183,15 +186,45 @@ fn count_missing(tools: &[String], others: &[String]) -> usize {
     tools.iter().filter(|tool| !others.contains(tool)).count()
 }
 
+/// The tools that a role would see with another catalog or other settings.
+#[derive(Clone)]
+struct OtherView {
+    engine: Engine,
+    names: Arc<NameTable>,
+    /// The access policy of the role.
+    access: Access,
+}
+
+impl OtherView {
+    fn is_known(&self, name: &str) -> bool {
+        is_glob(name) || !matches!(self.names.resolve(name), Resolution::Unknown { .. })
+    }
+
+    /// Removes the names that the view lacks. They would be errors.
+    fn remove_unknown(&self, options: &mut PickOptions) {
+        let access = &mut options.access;
+        access.exclude.retain(|name| self.is_known(name));
+        access.quarantine.retain(|name| self.is_known(name));
+        access.quotas.retain(|name, _| self.is_known(name));
+        options.always_include.retain(|name| self.is_known(name));
+        options.fallbacks.retain(|name| self.is_known(name));
+    }
+}
+
 /// A rerun of recorded selections, record by record.
 pub(super) struct Replayer<'a> {
     folder: &'a Path,
     model: Model,
     mode: Mode,
-    /// The catalog that replaces the recorded ones, with its names.
-    catalog: Option<(Catalog, NameTable)>,
+    /// The catalog that replaces the recorded ones.
+    catalog: Option<Catalog>,
     settings: Option<Settings>,
+    /// The engines by the digests of their catalogs.
     engines: HashMap<String, Engine>,
+    /// The views by role, access policy and catalog.
+    views: HashMap<[String; 3], OtherView>,
+    /// The digest of the complete catalog, of which a role sees a part.
+    complete_catalog: Option<String>,
     accesses: HashMap<String, Access>,
     /// The digests of the roles' access policies.
     roles: BTreeMap<String, String>,
@@ -212,12 +245,11 @@ impl<'a> Replayer<'a> {
             folder,
             model,
             mode,
-            catalog: catalog.map(|catalog| {
-                let names = NameTable::new(&catalog);
-                (catalog, names)
-            }),
+            catalog,
             settings,
             engines: HashMap::new(),
+            views: HashMap::new(),
+            complete_catalog: None,
             accesses: HashMap::new(),
             roles: BTreeMap::new(),
             counts: ReplayCounts::default(),
@@ -249,6 +281,9 @@ impl<'a> Replayer<'a> {
             ));
         }
         self.accesses.extend(policy.access);
+        if policy.catalog.is_some() {
+            self.complete_catalog = policy.catalog;
+        }
         if !policy.roles.is_empty() {
             self.roles = policy
                 .roles
@@ -349,31 +384,33 @@ impl<'a> Replayer<'a> {
         options: &PickOptions,
         query: &picktools::Query,
     ) -> anyhow::Result<Selection> {
-        let recorded = selection.catalog.as_deref().unwrap_or_default();
-        let engine = self.engine(recorded)?;
         let mut options = options.clone();
-        options.access = self.access(selection, engine.catalog())?;
         // The result must not depend on the speed of this machine.
         options.timeout = None;
         if self.mode != Mode::Hybrid {
             options.mode = Some(self.mode);
         }
-        if let Some((_, names)) = &self.catalog {
-            options.always_include.retain(|name| is_known(names, name));
-            options.fallbacks.retain(|name| is_known(names, name));
+        options.access = self.recorded_access(selection)?.clone();
+        if self.catalog.is_none() && self.settings.is_none() {
+            let recorded = selection.catalog.as_deref().unwrap_or_default();
+            return Ok(self.engine(recorded)?.pick(query, &options)?);
         }
-        Ok(engine.pick(query, &options)?)
+        let view = self.other_view(selection)?;
+        if self.settings.is_some() {
+            options.access = self.other_access(selection, &view, &options.access);
+        }
+        view.remove_unknown(&mut options);
+        Ok(view.engine.pick(query, &options)?)
     }
 
-    /// Returns the engine of a recorded catalog, or of the catalog that replaces all.
+    /// Returns the engine of a recorded catalog.
     fn engine(&mut self, digest: &str) -> anyhow::Result<Engine> {
-        let digest = if self.catalog.is_some() { "" } else { digest };
         if let Some(engine) = self.engines.get(digest) {
             return Ok(engine.clone());
         }
         let catalog = match &self.catalog {
-            Some((catalog, _)) => catalog.clone(),
-            None => audit::catalog(self.folder, digest)?,
+            Some(catalog) if catalog.digest() == digest => catalog.clone(),
+            _ => audit::catalog(self.folder, digest)?,
         };
         let engine = self.model.engine(catalog)?;
         if self.engines.len() >= MAX_ENGINES {
@@ -383,35 +420,77 @@ impl<'a> Replayer<'a> {
         Ok(engine)
     }
 
-    /// Returns the access policy of a selection: the recorded one, or that of other settings.
-    fn access(&self, selection: &SelectionRecord, catalog: &Catalog) -> anyhow::Result<Access> {
+    /// Returns the tools that the role of a selection would see with the other catalog or settings.
+    fn other_view(&mut self, selection: &SelectionRecord) -> anyhow::Result<OtherView> {
+        let recorded = selection.catalog.as_deref();
+        let digest = match &self.catalog {
+            Some(catalog) => catalog.digest(),
+            None => self
+                .complete_catalog
+                .as_deref()
+                .or(recorded)
+                .unwrap_or_default(),
+        };
+        let digest = digest.to_owned();
+        let role = selection.role.clone();
+        let policy = self.roles.get(&role).or(selection.access.as_ref());
+        let key = [role, policy.cloned().unwrap_or_default(), digest];
+        if let Some(view) = self.views.get(&key) {
+            return Ok(view.clone());
+        }
+        let [role, _, digest] = &key;
+        let engine = self.engine(digest)?;
+        let catalog = engine.catalog();
+        let recorded = match self.role_access(role) {
+            Some(access) => access,
+            None => self.recorded_access(selection)?,
+        };
+        let mut access = recorded.clone();
+        if let Some(settings) = &self.settings {
+            access = settings.access(role, catalog)?;
+            access.quarantine.clone_from(&recorded.quarantine);
+        }
+        access.exclude.retain(|id| catalog.find(id).is_some());
+        access.quarantine.retain(|id| catalog.find(id).is_some());
+        access.quotas.retain(|id, _| catalog.find(id).is_some());
+        let visible = VisibleTools::new(catalog, &access)?;
+        let view = OtherView {
+            names: Arc::new(NameTable::new(&visible.catalog)),
+            access: visible.access.clone(),
+            engine: visible.engine(&engine)?,
+        };
+        if self.views.len() >= MAX_ENGINES {
+            self.views.clear();
+        }
+        self.views.insert(key, view.clone());
+        Ok(view)
+    }
+
+    /// Returns the recorded access policy of a selection.
+    fn recorded_access(&self, selection: &SelectionRecord) -> anyhow::Result<&Access> {
         let digest = selection.access.as_deref().unwrap_or_default();
-        let Some(recorded) = self.accesses.get(digest) else {
-            anyhow::bail!(
+        self.accesses.get(digest).with_context(|| {
+            format!(
                 "the audit log does not contain the access policy {digest} of this selection; \
                  its record was removed"
-            );
-        };
-        let mut access = match &self.settings {
-            None => recorded.clone(),
-            Some(settings) => {
-                let mut access = settings.access(&selection.role, catalog)?;
-                access.quarantine.clone_from(&recorded.quarantine);
-                // A caller that asked for fewer sources than it may see keeps that limit.
-                let role = self.role_access(&selection.role);
-                if role.is_none_or(|role| role.allow_sources != recorded.allow_sources) {
-                    access.allow_sources.clone_from(&recorded.allow_sources);
-                }
-                access
-            }
-        };
-        if let Some((_, names)) = &self.catalog {
-            // Names that are missing in the other catalog would be errors.
-            access.exclude.retain(|name| is_known(names, name));
-            access.quarantine.retain(|name| is_known(names, name));
-            access.quotas.retain(|name, _| is_known(names, name));
+            )
+        })
+    }
+
+    /// Returns the access policy of a selection with the other settings.
+    fn other_access(
+        &self,
+        selection: &SelectionRecord,
+        view: &OtherView,
+        recorded: &Access,
+    ) -> Access {
+        let mut access = view.access.clone();
+        // A caller that asked for fewer sources than it may see keeps that limit.
+        let role = self.role_access(&selection.role);
+        if role.is_none_or(|role| role.allow_sources != recorded.allow_sources) {
+            access.allow_sources.clone_from(&recorded.allow_sources);
         }
-        Ok(access)
+        access
     }
 
     /// Returns the recorded access policy of a role.
@@ -430,10 +509,6 @@ impl<'a> Replayer<'a> {
         self.keep_largest();
         (self.counts, self.differences)
     }
-}
-
-fn is_known(names: &NameTable, name: &str) -> bool {
-    is_glob(name) || !matches!(names.resolve(name), Resolution::Unknown { .. })
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -643,6 +643,45 @@ fn replay_with_other_inputs_reports_differences() {
 }
 
 #[test]
+fn replay_keeps_tools_of_a_role_hidden() {
+    let role = json!({"deny": ["up/add"], "unsafe": "deny"});
+    let place = audited(&json!({"roles": {"default": role}}));
+    let folder = place.path("audit");
+    let mut client = place.client(&json!({}));
+    search_all(&mut client, &REQUESTS);
+    client.leave();
+    let told = replayed(&folder, &[], 0);
+    assert_eq!(told["selections"]["identical"], REQUESTS.len(), "{told}");
+    let catalogs = files(&place.path("audit/catalogs"));
+    let texts = catalogs
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("UTF-8"));
+    let complete = texts.max_by_key(String::len).expect("a catalog");
+    assert!(
+        complete.contains("up/add"),
+        "the complete catalog is stored too"
+    );
+    place.write("same.json", &json!({"roles": {"default": role}}));
+    let same = place.path("same.json").display().to_string();
+    replayed(&folder, &["--settings", &same], 0);
+    let catalog = place.path("complete.jsonl");
+    fs::write(&catalog, complete).expect("it is written");
+    replayed(&folder, &["--catalog", &catalog.display().to_string()], 0);
+    place.write(
+        "other.json",
+        &json!({"roles": {"default": {"unsafe": "deny"}}}),
+    );
+    let other = place.path("other.json").display().to_string();
+    let told = replayed(&folder, &["--settings", &other], 1);
+    let difference = told["differences"].to_string();
+    assert!(
+        difference.contains("up/add"),
+        "other settings show more: {told}"
+    );
+    assert!(!difference.contains("up/delete_everything"), "{told}");
+}
+
+#[test]
 fn replay_writes_queries_qrels_and_sequences() {
     let place = audited(&json!({}));
     let folder = place.path("audit");

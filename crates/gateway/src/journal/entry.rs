@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use picktools::{Access, PickOptions, Query, Selection, Tool};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
 use picktools_audit::{redact, redact_value, sha256};
 use picktools_provider::Arguments;
 use picktools_runtime::redact_arguments;
@@ -76,6 +76,7 @@ pub(super) enum JournalEvent {
 pub(super) struct SelectionDraft {
     key: String,
     role: String,
+    engine: Engine,
     session: Option<String>,
     via: RequestRoute,
     query: Query,
@@ -203,6 +204,7 @@ impl From<&SelectionEvent<'_>> for SelectionDraft {
         Self {
             key: event.key.to_owned(),
             role: event.role.to_owned(),
+            engine: event.engine.clone(),
             session: event.session.map(str::to_owned),
             via: event.via,
             query: event.query.clone(),
@@ -218,6 +220,11 @@ impl SelectionDraft {
         &self.options.access
     }
 
+    /// Returns the catalog of the selection: the tools that the role may know.
+    pub(super) fn catalog(&self) -> &Catalog {
+        self.engine.catalog()
+    }
+
     /// Returns the entry's content. `access` is the digest of the access policy.
     pub(super) fn to_content(&self, access: &str) -> Result<EntryContent, serde_json::Error> {
         let Self {
@@ -229,6 +236,7 @@ impl SelectionDraft {
             options,
             selection,
             time,
+            ..
         } = self;
         let mut content = json!({"via": via, "key": key, "role": role});
         if let Some(session) = session {

@@ -1,6 +1,6 @@
 //! Tests of written entries, of watchers, and of a disk that refuses.
 
-use picktools::{Catalog, Engine, Tool};
+use picktools::{Catalog, Tool};
 use picktools_audit::{AuditSettings, Record, verify};
 use picktools_provider::Arguments;
 use picktools_state::StateError;
@@ -59,6 +59,7 @@ fn select(journal: &Journal, engine: &Engine, request: &str) {
     journal.record_selection(&SelectionEvent {
         key: "ci",
         role: "default",
+        engine,
         session,
         via: RequestRoute::Pick,
         query,

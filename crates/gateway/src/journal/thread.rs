@@ -161,8 +161,12 @@ impl JournalWriter {
         }
     }
 
-    /// Writes a selection, after the access policy that it refers to.
+    /// Writes a selection, after the access policy and the catalog that it refers to.
     fn write_selection(&mut self, at_ms: u64, selection: &SelectionDraft) -> Result<(), String> {
+        if let Some(audit) = &mut self.audit {
+            let stored = audit.put_catalog(selection.catalog());
+            stored.map_err(|error| error.to_string())?;
+        }
         let access = self.digest_for(at_ms, selection.access())?;
         let content = selection
             .to_content(&access)

@@ -9,7 +9,7 @@ use picktools::excerpt::marked;
 use picktools_call::CallError;
 
 use super::View;
-use crate::{naming, refusal, tolerance};
+use crate::{naming, tolerance};
 
 impl View {
     /// Returns the id of a tool for the caller. The id of a quarantined tool is shortened if its
@@ -22,8 +22,7 @@ impl View {
     }
 
     /// Finds the tool for a name, without the prefix that some clients add. A name that was shown
-    /// or an id comes first, then a name with its server in any spelling, then a name without its server. A
-    /// hidden tool is unknown.
+    /// or an id comes first, then a name with its server in any spelling, then a name without its server.
     ///
     /// # Errors
     ///
@@ -32,12 +31,12 @@ impl View {
     pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         let name = tolerance::without_prefix(name);
         if let Some(id) = self.shown_ids.get(name) {
-            return self.find_plain(id);
+            return self.hydrator.find_tool(id);
         }
         if self.hydrator.catalog().find(name).is_some() {
-            return self.find_plain(name);
+            return self.hydrator.find_tool(name);
         }
-        let plain = self.find_plain(name);
+        let plain = self.hydrator.find_tool(name);
         let qualified = self.qualified_readings(name)?;
         let (reading, plain_tool) = match (qualified.as_slice(), &plain) {
             ([], _) => return plain,
@@ -70,28 +69,6 @@ impl View {
         })
     }
 
-    /// Finds the tool for a name as written, or in another spelling of the tool's own name.
-    fn find_plain(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        match self.hydrator.find_tool(name) {
-            Err(CallError::Ineligible { reasons, .. }) if refusal::is_hidden(&reasons) => {
-                Err(self.hydrator.unknown(name))
-            }
-            Err(CallError::AmbiguousTool {
-                name,
-                mut candidates,
-            }) => {
-                candidates.retain(|id| !self.is_hidden(id));
-                match candidates.as_slice() {
-                    [] => Err(self.hydrator.unknown(&name)),
-                    // The other tools of this name do not exist for the caller.
-                    [only] => self.hydrator.find_tool(only),
-                    _ => Err(CallError::AmbiguousTool { name, candidates }),
-                }
-            }
-            result => result,
-        }
-    }
-
     /// Returns the tools that a name means if it begins with their server. If the only such tool is
     /// quarantined, that is an error, so that no tool of another server receives its calls.
     fn qualified_readings(&self, name: &str) -> Result<Vec<&Arc<Tool>>, CallError> {
@@ -101,11 +78,7 @@ impl View {
             match self.hydrator.find_tool(&reading) {
                 Ok(tool) if is_of_server(tool.source.as_deref(), &reading) => tools.push(tool),
                 Err(CallError::Ineligible { tool, reasons })
-                    if !refusal::is_hidden(&reasons)
-                        && is_of_server(
-                            tool.split_once('/').map(|(source, _)| source),
-                            &reading,
-                        ) =>
+                    if is_of_server(tool.split_once('/').map(|(source, _)| source), &reading) =>
                 {
                     ineligible = Some(CallError::Ineligible { tool, reasons });
                 }

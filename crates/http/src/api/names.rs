@@ -10,7 +10,7 @@ use picktools::Tool;
 use picktools::names::Advertising;
 use picktools_call::{CallError, HydratedCall};
 use picktools_gateway::api_keys::RequestIdentity;
-use picktools_gateway::refusal::{Refusal, is_hidden};
+use picktools_gateway::refusal::Refusal;
 use picktools_gateway::snapshot::{Snapshot, View};
 use picktools_provider::{Arguments, ToolCall, TranslateOptions};
 use picktools_provider::{Provider, translate};
@@ -73,13 +73,13 @@ struct ErrorDetail {
 }
 
 impl ErrorDetail {
-    fn new(error: CallError, requested: &str) -> Self {
+    fn new(error: CallError) -> Self {
         let candidates = match &error {
             CallError::AmbiguousTool { candidates, .. } => candidates.clone(),
             CallError::UnknownTool { suggestions, .. } => suggestions.clone(),
             _ => Vec::new(),
         };
-        let Refusal { code, message, .. } = Refusal::from_call_error(error, requested);
+        let Refusal { code, message, .. } = Refusal::from_call_error(error);
         Self {
             code: code.name(),
             message,
@@ -117,7 +117,7 @@ pub(crate) async fn resolve(
             Err(error) => NameResolution {
                 tool: None,
                 shown: None,
-                error: Some(ErrorDetail::new(error, &name)),
+                error: Some(ErrorDetail::new(error)),
                 name,
             },
         };
@@ -268,26 +268,12 @@ pub(super) async fn validate(
         };
         let validate_call = |call: ToolCall| match hydrate(&call) {
             Ok(hydrated) => ValidationItem::Valid(Box::new(hydrated)),
-            Err(error) => {
-                let is_unknown = match &error {
-                    CallError::UnknownTool { .. } => true,
-                    CallError::Ineligible { reasons, .. } => is_hidden(reasons),
-                    _ => false,
-                };
-                // A hidden tool and an unknown tool must give the same error.
-                let error = if is_unknown {
-                    view.hydrator.unknown(&call.name)
-                } else {
-                    error
-                };
-                let detail = ErrorDetail::new(error, &call.name);
-                ValidationItem::Refused {
-                    status: "refused",
-                    id: call.id,
-                    name: call.name,
-                    error: detail,
-                }
-            }
+            Err(error) => ValidationItem::Refused {
+                status: "refused",
+                id: call.id,
+                name: call.name,
+                error: ErrorDetail::new(error),
+            },
         };
         let calls: Vec<ValidationItem> = calls.into_iter().map(validate_call).collect();
         let (mut ready, mut needs_approval, mut refused) = (0, 0, 0);
@@ -362,7 +348,7 @@ pub(super) async fn translate_tools(
                 .map(|name| {
                     view.find_tool(name)
                         .cloned()
-                        .map_err(|error| Refusal::from_call_error(error, name).into())
+                        .map_err(|error| Refusal::from_call_error(error).into())
                 })
                 .collect::<Result<Vec<_>, Problem>>()?,
         };
@@ -489,7 +475,7 @@ pub(super) async fn tools(
             .take(list_query.limit);
         to_json(&ToolsAnswer {
             version: 1,
-            catalog_digest: snapshot.engine.catalog().digest().to_owned(),
+            catalog_digest: view.engine.catalog().digest().to_owned(),
             total: matching.len(),
             tools: page.map(|tool| ToolSummary::new(tool, &snapshot)).collect(),
             missing: MissingTools::new(&api.hub, &view),
@@ -535,9 +521,7 @@ pub(super) async fn tool(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let (_, view): (_, Arc<View>) = api.view(&sender.role).await?;
-    let tool = view
-        .find_tool(&name)
-        .map_err(|error| Refusal::from_call_error(error, &name))?;
+    let tool = view.find_tool(&name).map_err(Refusal::from_call_error)?;
     Ok(json_response(to_json(tool.as_ref())?))
 }
 

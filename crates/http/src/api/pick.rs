@@ -10,7 +10,7 @@ use picktools::{PickOptions, Query, Selection};
 use picktools_gateway::GatewayEvent;
 use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::journal::{RequestRoute, SelectionEvent};
-use picktools_gateway::snapshot::{Snapshot, View};
+use picktools_gateway::snapshot::View;
 use picktools_provider::{Provider, translate};
 use picktools_provider::{TranslateOptions, Translation};
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,6 @@ enum Outcome {
 struct PickContext {
     api: Arc<Api>,
     sender: RequestIdentity,
-    snapshot: Arc<Snapshot>,
     view: Arc<View>,
 }
 
@@ -160,13 +159,8 @@ pub(super) async fn pick_batch(
 
 impl PickContext {
     async fn new(api: Arc<Api>, sender: RequestIdentity) -> Result<Self, Problem> {
-        let (snapshot, view) = api.view(&sender.role).await?;
-        Ok(Self {
-            api,
-            sender,
-            snapshot,
-            view,
-        })
+        let (_, view) = api.view(&sender.role).await?;
+        Ok(Self { api, sender, view })
     }
 
     fn answer(&self, request: PickRequest) -> Result<PickAnswer, Problem> {
@@ -183,7 +177,7 @@ impl PickContext {
         let _span = tracing::info_span!(target: "picktools::span", "pick").entered();
         let started = Instant::now();
         let mut selection = self
-            .snapshot
+            .view
             .pick(&query, &options)
             .map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
         let time = started.elapsed();
@@ -195,6 +189,7 @@ impl PickContext {
         hub.journal.record_selection(&SelectionEvent {
             key: &self.sender.key,
             role: &self.sender.role,
+            engine: &self.view.engine,
             session: None,
             via: RequestRoute::Pick,
             query: &query,
@@ -202,7 +197,7 @@ impl PickContext {
             selection: &selection,
             time,
         });
-        visibility::hide_tools(&self.view, &mut selection);
+        visibility::shorten_quarantined(&self.view, &mut selection);
         let definitions = request.provider.map(|provider| {
             let tools = selection.shown_tools();
             let translation = translate(&tools, provider, &TranslateOptions::default());

@@ -1,11 +1,10 @@
-//! The limits of a caller's role: pick options, and selections without hidden tools.
+//! The limits of a caller's role: pick options, and the ids of quarantined tools in selections.
 
 use std::borrow::Cow;
 
 use picktools::access::AccessError;
 use picktools::names::is_glob;
 use picktools::{PickOptions, Selection};
-use picktools_gateway::refusal::is_hidden;
 use picktools_gateway::snapshot::View;
 
 use crate::problem::Problem;
@@ -90,7 +89,7 @@ pub(crate) fn restrict_options(
 }
 
 /// Replaces the ids of quarantined tools with those that callers may read.
-fn shorten_quarantined(view: &View, selection: &mut Selection) {
+pub(super) fn shorten_quarantined(view: &View, selection: &mut Selection) {
     if view.options.access.quarantine.is_empty() {
         return;
     }
@@ -117,45 +116,5 @@ fn shorten_quarantined(view: &View, selection: &mut Selection) {
         .for_each(|tool| shorten(&mut tool.tool_id));
     for pick in selection.picks.iter_mut().chain(&mut selection.required) {
         pick.same_as.iter_mut().for_each(shorten);
-    }
-}
-
-/// Removes the tools from a selection that the caller may not see, and shortens the ids of
-/// quarantined tools.
-///
-/// The ineligible tools are counted again without them.
-pub(super) fn hide_tools(view: &View, selection: &mut Selection) {
-    if view.hides {
-        remove_hidden(view, selection);
-    }
-    shorten_quarantined(view, selection);
-}
-
-fn remove_hidden(view: &View, selection: &mut Selection) {
-    let is_visible = |id: &str| !view.is_hidden(id);
-    let ineligible = &mut selection.ineligible;
-    ineligible
-        .tools
-        .retain(|tool| is_visible(&tool.tool_id) && !is_hidden(&tool.reasons));
-    ineligible.total = ineligible.tools.len();
-    ineligible.counts.clear();
-    for reason in ineligible.tools.iter().flat_map(|tool| &*tool.reasons) {
-        *ineligible.counts.entry(reason.code()).or_default() += 1;
-    }
-    selection.blocked = selection
-        .blocked
-        .take()
-        .filter(|blocked| is_visible(&blocked.tool_id));
-    selection
-        .deprecated_aliases
-        .retain(|alias| is_visible(&alias.tool_id));
-    selection
-        .dropped
-        .retain(|dropped| is_visible(&dropped.tool_id));
-    // An unknown name and the name of a hidden tool must look the same.
-    selection.unknown_in_use.clear();
-    selection.unknown_values.clear();
-    for pick in selection.picks.iter_mut().chain(&mut selection.required) {
-        pick.same_as.retain(|id| is_visible(id));
     }
 }

@@ -41,6 +41,8 @@ struct TryResult {
     selection: Selection,
     /// The same selection without threshold and token budget.
     all: Selection,
+    /// A selection among the tools of all roles, for its ineligible tools.
+    with_hidden: Selection,
     time: Duration,
 }
 
@@ -128,21 +130,32 @@ pub(super) async fn try_request(
     let pick_error =
         |error: PickError| ConsoleError::new(StatusCode::BAD_REQUEST, error.to_string());
     let started = Instant::now();
-    let selection = snapshot
-        .pick_async(query.clone(), options)
+    let selection = view
+        .pick_async(query.clone(), options.clone())
         .await
         .map_err(pick_error)?;
     let time = started.elapsed();
-    let all = snapshot
-        .pick_async(query, options_for_all)
+    let all = view
+        .pick_async(query.clone(), options_for_all)
+        .await
+        .map_err(pick_error)?;
+    // The operator may know the tools that the role may not.
+    let options_with_hidden = PickOptions {
+        access: view.complete_access.clone(),
+        ..options
+    };
+    let with_hidden = snapshot
+        .engine
+        .pick_async(query, options_with_hidden)
         .await
         .map_err(pick_error)?;
     let result = TryResult {
         selection,
         all,
+        with_hidden,
         time,
     };
-    render(&picks_fragment(&snapshot, &view, &result))
+    render(&picks_fragment(&view, &result))
 }
 
 /// Returns the options of a search with this role, with all evidence.
@@ -155,10 +168,11 @@ fn pick_options(snapshot: &Snapshot, view: &View, picks: usize) -> PickOptions {
     }
 }
 
-fn picks_fragment(snapshot: &Snapshot, view: &View, result: &TryResult) -> PicksFragment {
+fn picks_fragment(view: &View, result: &TryResult) -> PicksFragment {
     let TryResult {
         selection,
         all,
+        with_hidden,
         time,
     } = result;
     let scale = Scale::from_selections(selection, all);
@@ -169,7 +183,7 @@ fn picks_fragment(snapshot: &Snapshot, view: &View, result: &TryResult) -> Picks
     for pick in &selection.required {
         picks.push(pick_view(pick, true, &scale));
     }
-    let ineligible = selection.ineligible.tools.iter();
+    let ineligible = with_hidden.ineligible.tools.iter();
     let none = if view.tools.is_empty() {
         "This role may use no tools."
     } else {
@@ -178,10 +192,10 @@ fn picks_fragment(snapshot: &Snapshot, view: &View, result: &TryResult) -> Picks
     PicksFragment {
         picks,
         none,
-        facts: facts(snapshot, selection, *time),
-        notes: notes(selection),
-        excluded: selection.ineligible.total,
-        counts: selection
+        facts: facts(view, selection, *time),
+        notes: notes(selection, with_hidden),
+        excluded: with_hidden.ineligible.total,
+        counts: with_hidden
             .ineligible
             .counts
             .iter()
@@ -255,7 +269,7 @@ fn pick_view(pick: &Pick, is_required: bool, scale: &Scale) -> PickView {
     }
 }
 
-fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact> {
+fn facts(view: &View, selection: &Selection, time: Duration) -> Vec<Fact> {
     let mut facts = Vec::new();
     let fact = |label, figure, note: String| Fact {
         label,
@@ -273,15 +287,10 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
             percent: Some(percent(answerable)),
         });
     }
-    let considered = snapshot
-        .engine
-        .catalog()
-        .len()
-        .saturating_sub(selection.ineligible.total);
     facts.push(fact(
         "picked",
         selection.picks.len().to_string(),
-        format!("of {considered} tools of the role"),
+        format!("of {} tools of the role", view.tools.len()),
     ));
     if selection.above_threshold > 0 {
         facts.push(fact(
@@ -329,12 +338,12 @@ fn format_count(count: usize) -> String {
     places.collect()
 }
 
-fn notes(selection: &Selection) -> Vec<String> {
+fn notes(selection: &Selection, with_hidden: &Selection) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(kind) = &selection.nothing_fits {
         notes.push(format!("No tool fits: {kind}."));
     }
-    if let Some(blocked) = &selection.blocked {
+    if let Some(blocked) = &with_hidden.blocked {
         notes.push(format!(
             "{} is the best match (score {:.2}) but not eligible: {}.",
             blocked.tool_id,

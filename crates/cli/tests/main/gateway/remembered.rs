@@ -151,7 +151,7 @@ fn approval_of_a_client_holds_until_it_is_revoked() {
         client.run(tool, json!({"name": "orders"}))["isError"] == true
     });
     let refused = client.run(tool, json!({"name": "orders"}));
-    assert_eq!(code(&refused), "not_allowed");
+    assert_eq!(code(&refused), "unknown_tool");
 }
 
 #[test]
