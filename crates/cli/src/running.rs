@@ -67,8 +67,9 @@ pub(super) struct RunningArgs {
     /// Sandbox for the built-in tool `bash`.
     ///
     /// In the sandbox a command can read the system and the root, and write the root and temporary
-    /// files. auto: use it if the system has one; required: run nothing without it; off: do not use
-    /// it.
+    /// files. It cannot use UNIX sockets. It can use the network, and change the mode and times of
+    /// your files outside the root. auto: use it if the system has one; required: run nothing
+    /// without it; off: do not use it.
     #[cfg(unix)]
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto",
         help_heading = heading::CALLS)]

@@ -1,10 +1,11 @@
 //! The built-in tool `bash`. It runs a command in its own shell, with limits on time, output and
 //! folder.
 
-mod danger;
+mod accidents;
 mod environment;
 mod output;
 mod process;
+mod programs;
 mod sandbox;
 
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 pub use sandbox::Sandbox;
 
-use self::danger::CommandContext;
+use self::accidents::CommandContext;
 use self::environment::Environment;
 use self::output::{OutputDecoder, OutputExcerpt};
 use self::process::{Shell, ShellEnd, StartError};
@@ -51,7 +52,7 @@ pub struct BashOptions {
     pub variables: Vec<String>,
     /// The use of a sandbox.
     pub sandbox: Sandbox,
-    /// Paths that are readable in a sandbox, in addition to the root, the system and the folders of
+    /// Paths that are readable in a sandbox, in addition to the root, the system and the programs of
     /// `PATH`.
     pub readable: Vec<PathBuf>,
     /// Paths that are writable in a sandbox, in addition to the root and temporary files.
@@ -83,8 +84,8 @@ impl Default for BashOptions {
 /// A command gets no input, and only the environment variables for user, language and temporary
 /// files. When it ends, times out or is cancelled, all processes that it started are killed.
 ///
-/// Commands that are clearly destructive are refused before anything starts. Such a filter cannot
-/// stop a program from doing what its user may do; the sandbox can.
+/// A short list of accidents, such as `rm -rf /`, is refused before anything starts. The list is no
+/// protection: only the sandbox stops a program from doing what its user may do.
 ///
 /// ```no_run
 /// use picktools::Access;
@@ -117,8 +118,8 @@ impl Bash {
         }
     }
 
-    /// Returns the reason for which a command in the folder `root` would be refused; `None` if it
-    /// would run. The folder is also the root.
+    /// Returns the reason for which a command in the folder `root` is refused as an accident; `None`
+    /// if it would run. The folder is also the root.
     pub fn refusal(&self, command: &str, root: &Path) -> Option<String> {
         self.refusal_in(command, root, root)
     }
@@ -139,11 +140,10 @@ impl Bash {
             root: root.to_owned(),
             folder: folder.to_owned(),
             home: PathBuf::from(home.to_string_lossy().into_owned()),
-            temporary: self.temporary_folders(),
             variables,
             refuse_fetched_scripts: self.options.refuse_fetched_scripts,
         };
-        danger::refusal(command, command_context)
+        accidents::refusal(command, &command_context)
     }
 
     /// Returns the timeout of a call, at most the longest one; `None` if the argument is invalid.
@@ -167,6 +167,10 @@ impl Bash {
         let Some(command) = arguments.get("command").and_then(Value::as_str) else {
             return ToolResult::failure(ErrorType::Validation, "command is required");
         };
+        if command.contains('\0') {
+            let error = "command has a null character; remove it";
+            return ToolResult::failure(ErrorType::Validation, error);
+        }
         let Some(timeout) = self.timeout(arguments) else {
             return ToolResult::failure(
                 ErrorType::Validation,
@@ -228,9 +232,13 @@ impl Bash {
         sandboxed: bool,
     ) -> ToolResult {
         let is_denied = sandboxed
-            && ["Permission denied", "Operation not permitted"]
-                .iter()
-                .any(|text| output.contains(text));
+            && [
+                "Operation not permitted",
+                "Permission denied",
+                "Read-only file system",
+            ]
+            .iter()
+            .any(|text| output.contains(text));
         let result = match end {
             ShellEnd::Exited(0) => ToolResult::success(),
             ShellEnd::Exited(code) => {
@@ -238,7 +246,7 @@ impl Bash {
                 match is_denied {
                     true => result.suggest(
                         "The command runs in a sandbox with access to the working folder and the \
-                         system folders only.",
+                         system folders only, and without UNIX sockets.",
                     ),
                     false => result,
                 }
@@ -271,25 +279,15 @@ impl Bash {
         result.field("sandboxed", sandboxed)
     }
 
-    /// Returns the paths that a command may use in a sandbox. The folders of `PATH` are readable.
+    /// Returns the paths that a command may use in a sandbox.
     fn sandbox_access(&self, root: &Path) -> SandboxAccess {
-        let path = self
-            .environment
-            .get("PATH")
-            .unwrap_or_default()
-            .to_string_lossy();
-        let home = self.environment.get("HOME").map(Path::new);
-        let mut readable = Vec::new();
-        for folder in path.split(':').map(PathBuf::from) {
-            // A folder that contains the home would make all of the home readable.
-            if !home.is_some_and(|home| home.starts_with(&folder)) {
-                readable.push(folder);
-            }
-        }
-        readable.extend_from_slice(&self.options.readable);
         let mut writable = self.options.writable.clone();
         writable.extend(self.temporary_folders());
         writable.push(root.to_owned());
+        let path = self.environment.get("PATH").unwrap_or_default();
+        let home = self.environment.get("HOME").map(Path::new);
+        let mut readable = programs::readable_paths(path, home, &writable);
+        readable.extend_from_slice(&self.options.readable);
         SandboxAccess::new(readable, writable)
     }
 

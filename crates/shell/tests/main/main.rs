@@ -3,3 +3,7 @@
 #[cfg(unix)]
 mod running_bash;
 mod running_read;
+#[cfg(target_os = "linux")]
+mod sandbox;
+#[cfg(unix)]
+mod support;

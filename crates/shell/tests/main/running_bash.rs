@@ -2,139 +2,25 @@
 //! attempts to escape, and commands that hang, write too much or leave processes behind.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use picktools::Access;
-use picktools_provider::{Arguments, ToolCall};
-use picktools_runtime::{
-    ConfirmationDecision, ErrorType, EventType, ExecutedCall, RunnableTool, ToolManager, Topic,
-};
+use picktools_provider::ToolCall;
+use picktools_runtime::{ErrorType, EventType, RunnableTool, ToolManager, Topic};
 use picktools_shell::{Bash, BashOptions, Sandbox};
 use picktools_testing::fixture;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::time::timeout;
 
-const FAR: Duration = Duration::from_secs(60);
-/// The content of files outside the root.
-const OUTSIDE: &str = "OUTSIDE-SECRET";
-/// The value of a secret environment variable.
-const SECRET: &str = "SECRET-VALUE";
+use crate::support::{
+    FAR, OUTSIDE, SECRET, TestFolder, call, error_type, output, processes_with, run,
+};
+
 /// The argument of `sleep` in the attempts, which identifies their processes.
 const SLEEPER: &str = "3217.5";
-
-/// A folder with the root, `root`, and files outside the root.
-struct TestFolder {
-    folder: TempDir,
-    root: PathBuf,
-}
-
-impl TestFolder {
-    fn new() -> Self {
-        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("the folder is writable");
-        let base = folder.path().canonicalize().expect("it is there");
-        let root = base.join("root");
-        for made in [
-            "root/inner",
-            "root/empty",
-            "root/src",
-            "outside",
-            "home",
-            "temporary",
-        ] {
-            fs::create_dir_all(base.join(made)).expect("it is writable");
-        }
-        fs::write(base.join("outside/secret.txt"), OUTSIDE).expect("it is writable");
-        symlink("../outside", root.join("link")).expect("it is writable");
-        Self { folder, root }
-    }
-
-    fn environment(&self) -> Vec<(OsString, OsString)> {
-        let path = std::env::var_os("PATH").expect("it is set");
-        let home = self.folder.path().join("home").into_os_string();
-        let profile = self.root.join("profile").into_os_string();
-        let temporary = self.folder.path().join("temporary").into_os_string();
-        let variables = [
-            ("PATH", path),
-            ("HOME", home),
-            ("TMPDIR", temporary),
-            ("BASH_ENV", profile),
-        ];
-        let variables = variables
-            .into_iter()
-            .chain([("SERVICE_API_KEY", SECRET.into())]);
-        variables
-            .map(|(name, value)| (name.into(), value))
-            .collect()
-    }
-
-    /// The system's temporary folders are not temporary here, because they may contain this folder.
-    fn bash(&self, options: BashOptions) -> Bash {
-        let options = BashOptions {
-            temporary: Vec::new(),
-            ..options
-        };
-        Bash::new(self.environment(), options)
-    }
-
-    fn manager(&self, options: BashOptions) -> ToolManager {
-        let access = Access {
-            allow_unsafe: true,
-            ..Access::default()
-        };
-        let builder = ToolManager::builder(access)
-            .tool(self.bash(options))
-            .root(&self.root);
-        builder
-            .confirm(|_: &_| ConfirmationDecision::Allow)
-            .build()
-            .expect("it is valid")
-    }
-}
-
-fn call(arguments: Value) -> ToolCall {
-    ToolCall {
-        id: None,
-        name: "bash".to_owned(),
-        arguments: Arguments::Json(arguments),
-    }
-}
-
-async fn run(manager: &ToolManager, arguments: Value) -> ExecutedCall {
-    timeout(FAR, manager.execute(&call(arguments)))
-        .await
-        .expect("it does not hang")
-}
-
-fn error_type(executed: &ExecutedCall) -> Option<ErrorType> {
-    executed
-        .result
-        .failure
-        .as_ref()
-        .map(|failure| failure.error_type)
-}
-
-fn output(executed: &ExecutedCall) -> &str {
-    executed
-        .result
-        .fields
-        .get("output")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// Returns the command lines of processes that contain a text.
-fn processes_with(text: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains(text)).collect()
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -159,11 +45,7 @@ enum Expect {
 }
 
 fn attempts() -> Vec<Attempt> {
-    attempts_in("bash-escapes.jsonl")
-}
-
-fn attempts_in(name: &str) -> Vec<Attempt> {
-    let file = fixture("hostile").join(name);
+    let file = fixture("hostile/bash-escapes.jsonl");
     let text = fs::read_to_string(file).expect("it is there");
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
@@ -171,7 +53,7 @@ fn attempts_in(name: &str) -> Vec<Attempt> {
 }
 
 #[test]
-fn dangerous_commands_are_refused_and_ordinary_ones_are_not() {
+fn accidents_are_refused_and_ordinary_commands_are_not() {
     let place = TestFolder::new();
     let bash = place.bash(BashOptions::default());
     let mut wrong = Vec::new();
@@ -192,29 +74,6 @@ fn dangerous_commands_are_refused_and_ordinary_ones_are_not() {
         "{} of the attempts:\n{}",
         wrong.len(),
         wrong.join("\n")
-    );
-}
-
-/// The authors of these commands had not read the filter. The dangerous commands that pass do their
-/// harm in code of other languages, or in files that they write first.
-#[test]
-fn most_dangerous_commands_of_other_authors_are_refused() {
-    let place = TestFolder::new();
-    let bash = place.bash(BashOptions::default());
-    let (mut passed, mut wrong) = (Vec::new(), Vec::new());
-    for attempt in attempts_in("bash-second.jsonl") {
-        match (attempt.expect, bash.refusal(&attempt.command, &place.root)) {
-            (Expect::Refused, None) => passed.push(attempt.command),
-            (Expect::Allowed, Some(reason)) => wrong.push(format!("{}: {reason}", attempt.command)),
-            _ => {}
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(
-        passed.len() <= 10,
-        "{} passed:\n{}",
-        passed.len(),
-        passed.join("\n")
     );
 }
 
@@ -436,15 +295,11 @@ async fn command_of_a_dropped_call_is_killed() {
 
 // Checklist 48
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dangerous_command_is_never_started() {
+async fn accident_is_never_started() {
     let place = TestFolder::new();
     let manager = place.manager(BashOptions::default());
-    // If it ran, it would delete only a path of this test.
-    let executed = run(
-        &manager,
-        json!({"command": "touch started; rm -rf ../outside/nothing"}),
-    )
-    .await;
+    // If it ran, it would delete only the home of this test.
+    let executed = run(&manager, json!({"command": "touch started; rm -rf ~"})).await;
     assert_eq!(error_type(&executed), Some(ErrorType::Security));
     assert!(
         executed
@@ -670,27 +525,20 @@ fn hostile_commands_are_examined_in_time_and_without_overflow() {
         "(".repeat(deep) + "rm -rf /" + &")".repeat(deep),
         "{ ".repeat(deep) + "rm -rf /" + &"; }".repeat(deep),
         "$(".repeat(deep) + "rm -rf /" + &")".repeat(deep),
+        "<(".repeat(deep) + "'" + &"`".repeat(deep),
+        "\"${".repeat(deep),
         "if ".repeat(deep) + "rm -rf /",
-        "\"$(".repeat(1900) + "rm -rf /" + &")\"".repeat(1900),
-        "(".repeat(1900) + "rm -rf /" + &")".repeat(1900),
         "eval ".repeat(10_000) + "rm -rf /",
-        "a{,{,{,{,{,{,{,{,{,{,{,{,{,}}}}}}}}}}}}}".repeat(200),
         "x=aaaaaaaa; ".to_owned() + &"x=$x$x$x$x; ".repeat(1000) + "$x",
-        "f() { g; g; }; g() { h; h; }; h() { f; f; }; ".to_owned() + &"f; ".repeat(10_000),
-        "for a in {1..100}; do ".repeat(9) + "rm -rf /" + &"; done".repeat(9),
-        "$((".to_owned() + &"(".repeat(90) + "rm -rf /" + &")".repeat(90) + "))",
-        "\u{0}rm -rf /".to_owned(),
+        "a <<x ".repeat(10_000) + &"\n".repeat(10_000),
+        "cd a; (".repeat(10_000),
         "rm -rf / ".repeat(100_000),
     ];
     for command in nested {
         let begun = Instant::now();
         let refusal = bash.refusal(&command, root);
-        assert!(refusal.is_some(), "{}…", &command[..20]);
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{}…",
-            &command[..20]
-        );
-        assert!(refusal.is_some_and(|reason| reason.len() < 500));
+        let beginning = command.chars().take(20).collect::<String>();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{beginning}…");
+        assert!(refusal.is_none_or(|reason| reason.len() < 500));
     }
 }
