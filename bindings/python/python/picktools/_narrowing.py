@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from . import ArgumentError, Catalog, Engine
@@ -190,18 +190,26 @@ Narrow: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class NarrowingClient:
-    """Wraps a client, or a part of one. Methods that send tools send fewer; everything else is unchanged."""
+    """Wraps a client, or a part of one. Methods that send tools send fewer.
 
-    def __init__(self, target: Any, narrow: Narrow, parts: "ClientParts", lazy: bool = False) -> None:
-        self._target, self._narrow, self._parts, self._lazy = target, narrow, parts, lazy
+    Without `access`, everything else is unchanged. With it, calls of other methods are refused if they send tools.
+    """
+
+    def __init__(self, target: Any, narrow: Narrow, parts: "ClientParts", lazy: bool = False, path: str = "") -> None:
+        self._target, self._narrow, self._parts = target, narrow, parts
+        self._lazy, self._path = lazy, path
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
+        path = f"{self._path}.{name}".lstrip(".")
         if name in self._parts.inner:
-            return NarrowingClient(value, self._narrow, self._parts, self._lazy or name == "with_streaming_response")
+            is_lazy = self._lazy or name == "with_streaming_response"
+            return NarrowingClient(value, self._narrow, self._parts, is_lazy, path)
         if name in self._parts.copies:
             return lambda *args, **kwargs: NarrowingClient(value(*args, **kwargs), self._narrow, self._parts)
-        return self._narrowed_method(value) if name in self._parts.methods and callable(value) else value
+        if name in self._parts.methods and callable(value):
+            return self._narrowed_method(value)
+        return guarded(value, path) if self._parts.is_guarded and not name.startswith("_") else value
 
     def _narrowed_method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def send(*args: Any, **request: Any) -> Any:
@@ -229,12 +237,79 @@ class NarrowingClient:
         return await self._target.__aexit__(*error)
 
 
+class GuardedPart:
+    """Wraps a method or a part of a client that `access` does not cover. Calls that send tools are refused."""
+
+    def __init__(self, target: Any, path: str) -> None:
+        self._target, self._path = target, path
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        return value if name.startswith("_") else guarded(value, f"{self._path}.{name}")
+
+    def __call__(self, *args: Any, **request: Any) -> Any:
+        args = tuple(_listed(value) for value in args)
+        request = {name: _listed(value) for name, value in request.items()}
+        if _offers_tools(args) or _offers_tools(request):
+            message = f"{self._path} sends tools to which access does not apply; send them with a method that is narrowed"
+            raise ArgumentError(message, "tools")
+        result = self._target(*args, **request)
+        return self._guard_later(result) if inspect.iscoroutine(result) else guarded(result, self._path)
+
+    async def _guard_later(self, result: Any) -> Any:
+        return guarded(await result, self._path)
+
+    def __iter__(self) -> Any:
+        return iter(self._target)
+
+    def __aiter__(self) -> Any:
+        return aiter(self._target)
+
+    def __enter__(self) -> Any:
+        return guarded(self._target.__enter__(), self._path)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._target.__exit__(*error)
+
+    async def __aenter__(self) -> Any:
+        return guarded(await self._target.__aenter__(), self._path)
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._target.__aexit__(*error)
+
+
+def guarded(value: Any, path: str) -> Any:
+    """Returns a method or a part of a client as a guarded part, and data unchanged."""
+    _, _, module = type(value).__module__.partition(".")
+    is_part = module.split(".")[0] in ("resources", "lib")
+    return GuardedPart(value, path) if is_part or inspect.isroutine(value) else value
+
+
+def _listed(value: Any) -> Any:
+    """Returns the list of an iterator, which can be read only once. A file stays."""
+    return list(value) if isinstance(value, Iterator) and not hasattr(value, "read") else value
+
+
+def _offers_tools(value: Any) -> bool:
+    """Returns True if a value has tools at any depth, as a request of a batch or the session of a connection has."""
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return any((name in ("functions", "tools") and inner) or _offers_tools(inner) for name, inner in value.items())
+    is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, bytearray, type))
+    return is_list and any(_offers_tools(inner) for inner in value)
+
+
 class ClientParts(NamedTuple):
-    """The names of a client's members: parts that send tools, methods that send tools, and methods that copy it."""
+    """The names of a client's members: parts that send tools, methods that send tools, and methods that copy it.
+
+    If it is guarded, other members refuse tools.
+    """
 
     inner: frozenset[str]
     methods: frozenset[str]
     copies: frozenset[str] = frozenset({"with_options", "copy"})
+    is_guarded: bool = False
 
 
 def narrow_request(

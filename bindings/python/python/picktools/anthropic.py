@@ -40,8 +40,9 @@ def narrow(
     `options` are those of `Engine.pick`.
 
     With `access`, excluded tools are never sent, and every failure is raised: `ArgumentError` if `tool_choice` names an
-    excluded tool. `access` applies to your own tools, not to those of the provider. Without `access`, all tools are
-    sent if picking fails, and the logger `picktools` reports the reason.
+    excluded tool. `access` applies to your own tools, not to those of the provider. Every other method, such as
+    `messages.batches.create` or `post`, raises it if it sends tools. Without `access`, all tools are sent if picking
+    fails, and the logger `picktools` reports the reason.
     """
     narrowing = Narrowing(k, access, keep, model, options)
 
@@ -53,7 +54,8 @@ def narrow(
             changed["tools"] = _move_cache_mark(changed["tools"], request["tools"])
         return changed
 
-    return cast(C, NarrowingClient(client, narrowed, _PARTS))
+    parts = _PARTS._replace(is_guarded=narrowing.access is not None)
+    return cast(C, NarrowingClient(client, narrowed, parts))
 
 
 def _offered_tool(tool: Any) -> OfferedTool:

@@ -40,15 +40,17 @@ def narrow(
     provider, such as `web_search`. `model` is that of `Engine`, `options` are those of `Engine.pick`.
 
     With `access`, excluded tools are never sent, and every failure is raised: `ArgumentError` if `tool_choice` names an
-    excluded tool. `access` applies to functions, not to tools of the provider. Without `access`, all tools are sent if
-    picking fails, and the logger `picktools` reports the reason.
+    excluded tool. `access` applies to functions, not to tools of the provider. Every other method, such as
+    `beta.assistants.create` or `post`, raises it if it sends tools. The file of a batch is not read. Without `access`,
+    all tools are sent if picking fails, and the logger `picktools` reports the reason.
     """
     narrowing = Narrowing(k, access, keep, model, options)
 
     def narrowed(request: dict[str, Any]) -> dict[str, Any]:
         return narrow_request(narrowing, request, _offered_tool, "messages" if "messages" in request else "input")
 
-    return cast(C, NarrowingClient(client, narrowed, _PARTS))
+    parts = _PARTS._replace(is_guarded=narrowing.access is not None)
+    return cast(C, NarrowingClient(client, narrowed, parts))
 
 
 def _offered_tool(tool: Any) -> OfferedTool:
