@@ -46,42 +46,60 @@ impl Word {
 
 /// Splits a text into its first words.
 pub(super) fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut plain = String::new();
-    let flush = |plain: &mut String, words: &mut Vec<Word>| {
-        if !plain.is_empty() {
-            let text = std::mem::take(plain);
-            words.push(Word {
-                text,
-                kind: WordKind::Plain,
-            });
-        }
-    };
-    for c in text.chars().flat_map(char::to_lowercase) {
-        if words.len() >= MAX_WORDS {
+    let mut splitter = WordSplitter::default();
+    splitter.words.reserve(text.len().min(4 * MAX_WORDS) / 4);
+    for c in text.chars() {
+        if splitter.words.len() >= MAX_WORDS {
             break;
         }
-        let single = |kind| Word {
-            text: c.to_string(),
-            kind,
-        };
-        if is_ideograph(c) {
-            flush(&mut plain, &mut words);
-            words.push(single(WordKind::Ideograph));
-        } else if c.is_alphanumeric() || is_mark(c) {
-            plain.push(c);
-        } else if matches!(c, '\'' | '’') && !plain.is_empty() {
-            plain.push('\'');
+        if c.is_ascii() {
+            splitter.add(c.to_ascii_lowercase());
         } else {
-            flush(&mut plain, &mut words);
+            c.to_lowercase().for_each(|c| splitter.add(c));
+        }
+    }
+    splitter.end_word();
+    splitter.words.truncate(MAX_WORDS);
+    splitter.words
+}
+
+/// Splits a text that is added character by character, in lower case.
+#[derive(Default)]
+struct WordSplitter {
+    words: Vec<Word>,
+    /// The letters and digits since the last word.
+    plain: String,
+}
+
+impl WordSplitter {
+    fn add(&mut self, c: char) {
+        if is_ideograph(c) {
+            self.end_word();
+            self.push(c.to_string(), WordKind::Ideograph);
+        } else if c.is_alphanumeric() || is_mark(c) {
+            self.plain.push(c);
+        } else if matches!(c, '\'' | '’') && !self.plain.is_empty() {
+            self.plain.push('\'');
+        } else {
+            self.end_word();
             if !c.is_whitespace() {
-                words.push(single(WordKind::Symbol));
+                self.push(c.to_string(), WordKind::Symbol);
             }
         }
     }
-    flush(&mut plain, &mut words);
-    words.truncate(MAX_WORDS);
-    words
+
+    fn end_word(&mut self) {
+        if !self.plain.is_empty() {
+            // The buffer keeps its memory.
+            let text = self.plain.clone();
+            self.plain.clear();
+            self.push(text, WordKind::Plain);
+        }
+    }
+
+    fn push(&mut self, text: String, kind: WordKind) {
+        self.words.push(Word { text, kind });
+    }
 }
 
 /// Returns the number of words that are not symbols.
@@ -94,13 +112,16 @@ pub(super) fn length(words: &[Word]) -> usize {
 pub(super) fn features(words: &[Word]) -> Vec<u32> {
     let texts: Vec<Cow<'_, str>> = words.iter().map(Word::without_digits).collect();
     let mut features = FeatureSet::with_capacity(16 * texts.len() + 4);
+    let mut marked = String::new();
     for (position, (word, text)) in words.iter().zip(&texts).enumerate() {
         features.add(hash(&["w", text]));
         if let Some(next) = texts.get(position + 1) {
             features.add(hash(&["b", text, " ", next]));
         }
         if word.kind == WordKind::Plain && text.chars().nth(2).is_some() {
-            add_pieces(text, &mut features);
+            marked.clear();
+            marked.extend(["<", text, ">"]);
+            add_pieces(&marked, &mut features);
         }
     }
     if let (Some(first), Some(last)) = (texts.first(), texts.last()) {
@@ -138,13 +159,16 @@ impl FeatureSet {
     }
 }
 
-/// Adds the pieces of three and four characters of a word in angle brackets.
-fn add_pieces(word: &str, features: &mut FeatureSet) {
-    let marked = format!("<{word}>");
+/// Adds the pieces of three and four characters of a word that is marked by angle brackets.
+fn add_pieces(marked: &str, features: &mut FeatureSet) {
     if marked.is_ascii() {
-        for size in [3, 4] {
-            for piece in marked.as_bytes().windows(size) {
-                features.add(fold(extend(extend(FIRST_HASH, b"n"), piece)));
+        let before = extend(FIRST_HASH, b"n");
+        let bytes = marked.as_bytes();
+        for (start, piece) in bytes.windows(3).enumerate() {
+            let of_three = extend(before, piece);
+            features.add(fold(of_three));
+            if let Some(fourth) = bytes.get(start + 3) {
+                features.add(fold(extend(of_three, std::slice::from_ref(fourth))));
             }
         }
         return;
@@ -197,10 +221,11 @@ fn is_digit(c: char) -> bool {
 }
 
 fn is_mark(c: char) -> bool {
-    matches!(
-        c.general_category(),
-        GeneralCategory::NonspacingMark | GeneralCategory::SpacingMark
-    )
+    !c.is_ascii()
+        && matches!(
+            c.general_category(),
+            GeneralCategory::NonspacingMark | GeneralCategory::SpacingMark
+        )
 }
 
 /// Returns `true` for characters of Chinese and Japanese, which have no spaces between words.
