@@ -102,6 +102,37 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// The warnings that hold a definition of a server like an error: the text deceives the model or
+/// the person who reads it, or asks for data that the tool does not need. Honest definitions hardly
+/// ever have them; `docs/results.md` has the figures.
+const HOLDING: [&str; 12] = [
+    "overrides-instructions",
+    "role-markup",
+    "conceals-from-user",
+    "instructions-in-value",
+    "asks-for-conversation",
+    "asks-for-secrets",
+    "hidden-characters",
+    "disguised-words",
+    "hidden-markup",
+    "padded-text",
+    "encoded-text",
+    "embedded-command",
+];
+
+impl Finding {
+    /// Returns `true` if a person should decide before a model reads the definition: for errors, and
+    /// for warnings of texts that deceive the model or ask for data that the tool does not need.
+    pub fn holds(&self) -> bool {
+        self.severity == Severity::Error || HOLDING.contains(&self.code)
+    }
+
+    /// Returns the code and the message in one line.
+    pub fn summary(&self) -> String {
+        format!("{}: {}", self.code, self.message)
+    }
+}
+
 impl CheckReport {
     /// Checks a catalog file, or the files of a folder ([`CatalogFile::open`]).
     ///

@@ -281,7 +281,7 @@ impl Checks<'_> {
     }
 }
 
-/// Adds the errors that `check` finds in the listed tools.
+/// Adds the errors and warnings that `check` finds in the listed tools.
 fn add_findings(files: &[CatalogFile], reports: &mut [ServerReport]) -> anyhow::Result<()> {
     if files.is_empty() {
         return Ok(());
@@ -291,7 +291,7 @@ fn add_findings(files: &[CatalogFile], reports: &mut [ServerReport]) -> anyhow::
         ..CatalogOptions::default()
     };
     for finding in CheckReport::read_files(files, &options)?.findings {
-        if finding.severity != Severity::Error {
+        if finding.severity < Severity::Warning {
             continue;
         }
         let Some(tool) = &finding.tool else { continue };
@@ -300,10 +300,10 @@ fn add_findings(files: &[CatalogFile], reports: &mut [ServerReport]) -> anyhow::
             rest.is_some_and(|rest| rest.starts_with('/'))
         };
         if let Some(report) = reports.iter_mut().find(of_tool) {
-            let (code, message) = (finding.code, &finding.message);
+            let summary = finding.summary();
             report
                 .findings
-                .push(output::line(format!("{tool}: {code}: {message}")));
+                .push(output::line(format!("{tool}: {summary}")));
         }
     }
     Ok(())

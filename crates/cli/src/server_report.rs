@@ -104,7 +104,7 @@ pub(super) struct ServerReport {
     /// The quarantined tools, with the reasons.
     #[serde(default)]
     pub(super) quarantined: BTreeMap<String, String>,
-    /// The errors that `picktools check` finds.
+    /// The errors and warnings of `picktools check`.
     #[serde(default)]
     pub(super) findings: Vec<String>,
     /// The members of the entry that have no effect.

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use crate::settings::Trust;
 
 use self::code_variables::code_variables;
-pub(crate) use self::review::{ReviewedListing, ServerListing};
+pub(crate) use self::review::{DefinitionFindings, ReviewedListing, ServerListing};
 
 /// The name under which the instructions of a server are pinned, like a tool.
 pub const INSTRUCTIONS: &str = "@instructions";
@@ -83,7 +83,7 @@ pub struct QuarantinedDefinition {
     pub endpoint_digest: String,
     /// The members of the definition that a model sees, or that decide about a call.
     pub definition: Value,
-    /// The errors that `check` finds in it.
+    /// The errors and warnings of `check`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
     /// `true` if an operator denied it.
@@ -129,7 +129,7 @@ pub enum HoldReason {
     Unapproved,
     /// The configuration now names another program or URL.
     Moved,
-    /// `check` finds an error in it.
+    /// `check` finds an error in it, or a text that deceives the model or asks for too much.
     Finding,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for HoldReason {
             Self::New => "new",
             Self::Unapproved => "not approved yet",
             Self::Moved => "its server now has another command or URL",
-            Self::Finding => "check finds an error in it",
+            Self::Finding => "check finds a fault or a suspicious text in it",
         })
     }
 }
@@ -495,17 +495,17 @@ impl Pins {
     }
 
     /// Compares listings with the approved definitions, and records what is approved or quarantined
-    /// by that. Returns the stamp of the pins that were used. `check_errors` returns the errors that
+    /// by that. Returns the stamp of the pins that were used. `findings_of` returns what
     /// `picktools check` finds in a definition of an upstream.
     pub(crate) fn review(
         &self,
         listings: &[ServerListing<'_>],
         trust: Trust,
-        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+        findings_of: &dyn Fn(&str, &str) -> DefinitionFindings,
     ) -> Result<(Vec<ReviewedListing>, StateStamp), StateError> {
         let mut last_seen = lock(&self.seen);
         let review =
-            |file: &mut PinsFile| Ok(file.review(listings, trust, check_errors, &last_seen));
+            |file: &mut PinsFile| Ok(file.review(listings, trust, findings_of, &last_seen));
         let (reviewed, stamp) = self.shared.change_and_stamp(review)?;
         let (reviewed, seen_now): (Vec<ReviewedListing>, Vec<_>) = reviewed.into_iter().unzip();
         last_seen.extend(seen_now.into_iter().flatten());

@@ -2,7 +2,10 @@
 //! quarantined.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
+use picktools::excerpt::marked;
+use picktools_check::{Finding, Severity};
 use picktools_import::mcp::Server;
 use picktools_state::keys::now;
 use serde_json::{Value, json};
@@ -12,6 +15,9 @@ use super::{
     ServerPins, digest, endpoint_digest, is_denied, is_denied_anywhere, pinned_members,
 };
 use crate::settings::{NewTools, Trust, UpstreamRules};
+
+/// The longest name or list of findings in the log, in characters.
+const MAX_LOGGED_CHARS: usize = 300;
 
 /// The listing of an upstream, to be reviewed.
 pub(crate) struct ServerListing<'a> {
@@ -39,6 +45,33 @@ pub(crate) struct ReviewedListing {
 /// The definitions that were seen in a listing, by `source/tool`.
 pub(super) type SeenDefinitions = Vec<(String, SeenDefinition)>;
 
+/// What `check` finds in a definition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DefinitionFindings {
+    /// The errors and warnings, each with its code.
+    messages: Vec<String>,
+    has_error: bool,
+    /// `true` if a person should decide before a model reads the definition.
+    holds: bool,
+}
+
+impl DefinitionFindings {
+    pub(crate) fn add(&mut self, finding: &Finding) {
+        self.messages.push(finding.summary());
+        self.has_error |= finding.severity == Severity::Error;
+        self.holds |= finding.holds();
+    }
+
+    /// Returns the findings of a definition that cannot be checked.
+    pub(crate) fn unchecked(error: &impl fmt::Display) -> Self {
+        Self {
+            messages: vec![error.to_string()],
+            has_error: true,
+            holds: true,
+        }
+    }
+}
+
 /// The state of a server that the review of each of its definitions uses.
 struct ServerReview<'a> {
     source: &'a str,
@@ -49,8 +82,8 @@ struct ServerReview<'a> {
     is_first: bool,
     /// `true` if the configuration now names another program or URL.
     has_moved: bool,
-    /// Returns the errors that `check` finds in a definition.
-    check_errors: &'a dyn Fn(&str, &str) -> Vec<String>,
+    /// Returns what `check` finds in a definition.
+    findings_of: &'a dyn Fn(&str, &str) -> DefinitionFindings,
     /// The definitions that this gateway saw last.
     previous: &'a HashMap<String, SeenDefinition>,
 }
@@ -87,7 +120,7 @@ impl PinsFile {
         &mut self,
         listings: &[ServerListing<'_>],
         trust: Trust,
-        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+        findings_of: &dyn Fn(&str, &str) -> DefinitionFindings,
         previous: &HashMap<String, SeenDefinition>,
     ) -> Vec<(ReviewedListing, SeenDefinitions)> {
         // A file of an earlier version has no separate list of denied definitions.
@@ -108,7 +141,7 @@ impl PinsFile {
                 trust,
                 is_first,
                 has_moved,
-                check_errors,
+                findings_of,
                 previous,
             };
             reviewed_listings.push(self.review_server(listing, &review));
@@ -295,16 +328,26 @@ impl PinsFile {
     ) -> Result<Value, Option<Value>> {
         let pin = self.pin_of(review, &listed.name);
         let is_pinned = pin.is_some_and(|pin| pin.digest == listed.seen.digest);
-        let findings = if is_pinned {
-            Vec::new()
-        } else {
-            (review.check_errors)(review.source, &listed.name)
-        };
+        let mut findings = DefinitionFindings::default();
+        if !is_pinned {
+            findings = (review.findings_of)(review.source, &listed.name);
+        }
         // Errors of `check` count even for trusted servers, because a trusted server can be
         // compromised.
-        let finding = (!findings.is_empty()).then_some(HoldReason::Finding);
+        let holds = findings.has_error || findings.holds && !review.rules.trusted;
+        let finding = holds.then_some(HoldReason::Finding);
+        let findings = findings.messages;
         match self.hold_reason(review, &listed).or(finding) {
-            None => Ok(self.accept(review, listed)),
+            None => {
+                if !findings.is_empty() {
+                    tracing::warn!(
+                        target: "picktools::gateway", server = %review.source,
+                        tool = %marked(&listed.name, MAX_LOGGED_CHARS), findings = %list(&findings),
+                        "a new definition is used without an approval, although `check` warns of it"
+                    );
+                }
+                Ok(self.accept(review, listed))
+            }
             Some(reason) => {
                 let approved = self.pin_of(review, &listed.name);
                 let approved = approved.map(|pin| pin.definition.clone());
@@ -354,6 +397,13 @@ impl PinsFile {
         if !self.quarantined.get(&id).is_none_or(is_replaced) {
             return;
         }
+        if !hold.findings.is_empty() {
+            tracing::warn!(
+                target: "picktools::gateway", server = %review.source,
+                tool = %marked(&listed.name, MAX_LOGGED_CHARS), findings = %list(&hold.findings),
+                "a definition is quarantined, and `check` warns of it"
+            );
+        }
         let quarantined = QuarantinedDefinition {
             reason: hold.reason,
             first_seen: now(),
@@ -367,7 +417,12 @@ impl PinsFile {
     }
 }
 
-/// The reason for a quarantine, with the errors that `check` finds.
+/// Returns findings as one text for the log.
+fn list(findings: &[String]) -> String {
+    marked(&findings.join("; "), MAX_LOGGED_CHARS).into_owned()
+}
+
+/// The reason for a quarantine, with what `check` finds.
 struct Hold {
     reason: HoldReason,
     findings: Vec<String>,

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    HoldReason, MAX_SCOPES, PinsFile, SeenDefinition, ServerListing, digest, endpoint_digest,
-    pinned_members,
+    DefinitionFindings, HoldReason, MAX_SCOPES, PinsFile, SeenDefinition, ServerListing, digest,
+    endpoint_digest, pinned_members,
 };
 use crate::settings::{NewTools, Settings, Trust};
 
@@ -82,7 +82,12 @@ impl TestGateway {
             instructions: None,
         };
         let (reviewed, seen_now) = file
-            .review(&[listing], Trust::FirstUse, &|_, _| Vec::new(), &self.seen)
+            .review(
+                &[listing],
+                Trust::FirstUse,
+                &|_, _| DefinitionFindings::default(),
+                &self.seen,
+            )
             .swap_remove(0);
         self.seen.extend(seen_now);
         let is_listed =
@@ -485,7 +490,7 @@ fn review_tools(file: &mut PinsFile, server: &Server, tools: &[&str]) -> BTreeSe
     let mut reviewed = file.review(
         &[listing],
         Trust::FirstUse,
-        &|_, _| Vec::new(),
+        &|_, _| DefinitionFindings::default(),
         &nothing_seen,
     );
     reviewed.swap_remove(0).0.quarantined

@@ -5,21 +5,13 @@ use std::sync::OnceLock;
 
 use picktools::CatalogOptions;
 use picktools::catalog::CatalogFile;
-use picktools_check::{CheckReport, Finding, Severity};
+use picktools_check::{CheckReport, Severity};
 use picktools_state::StateStamp;
 use serde_json::{Value, json};
 
 use super::UpstreamTools;
-use crate::pins::{INSTRUCTIONS, Pins, ServerListing};
+use crate::pins::{DefinitionFindings, INSTRUCTIONS, Pins, ServerListing};
 use crate::settings::Settings;
-
-/// The findings that hold instructions even as warnings. In a definition they are errors if the text
-/// speaks to the model, and instructions always do.
-const HOLDING_INSTRUCTIONS: [&str; 3] = [
-    "overrides-instructions",
-    "conceals-from-user",
-    "role-markup",
-];
 
 /// The reviewed tools of upstreams.
 #[derive(Default)]
@@ -87,10 +79,10 @@ pub(super) fn review_tools(
 ) -> Result<ReviewedTools, String> {
     // The check runs at most once, and only if the review needs it for a definition. It receives
     // all tools, so that it also finds a tool that imitates one of another server.
-    let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
-    let check_errors = |source: &str, name: &str| {
-        let errors = errors.get_or_init(|| errors_in(upstream_tools, options));
-        errors
+    let checked: OnceLock<HashMap<String, DefinitionFindings>> = OnceLock::new();
+    let findings_of = |source: &str, name: &str| {
+        let findings = checked.get_or_init(|| find_in(upstream_tools, options));
+        findings
             .get(&format!("{source}/{name}"))
             .cloned()
             .unwrap_or_default()
@@ -106,7 +98,7 @@ pub(super) fn review_tools(
         });
     }
     let (reviewed_listings, approvals) = pins
-        .review(&listings, settings.trust, &check_errors)
+        .review(&listings, settings.trust, &findings_of)
         .map_err(|error| error.to_string())?;
     let mut all = ReviewedTools {
         approvals: Some(approvals),
@@ -128,31 +120,23 @@ pub(super) fn review_tools(
     Ok(all)
 }
 
-/// Returns `true` if a definition with this finding is not approved automatically.
-fn holds(finding: &Finding, tool: &str) -> bool {
-    let is_of_instructions = tool.split('/').next_back() == Some(INSTRUCTIONS);
-    finding.severity == Severity::Error
-        || is_of_instructions && HOLDING_INSTRUCTIONS.contains(&finding.code)
-}
-
-/// Returns the errors that `picktools check` would find in definitions, by tool id.
-fn errors_in(
+/// Returns what `picktools check` finds in definitions, by tool id. Advice for authors is left out.
+fn find_in(
     upstream_tools: &[UpstreamTools],
     options: &CatalogOptions,
-) -> HashMap<String, Vec<String>> {
+) -> HashMap<String, DefinitionFindings> {
     let files: Vec<CatalogFile> = upstream_tools
         .iter()
         .map(UpstreamTools::checked_file)
         .collect();
-    let mut errors: HashMap<String, Vec<String>> = HashMap::new();
+    let mut findings: HashMap<String, DefinitionFindings> = HashMap::new();
     match CheckReport::read_files(&files, options) {
         Ok(report) => {
             for finding in report.findings {
                 if let Some(tool) = &finding.tool
-                    && holds(&finding, tool)
+                    && finding.severity >= Severity::Warning
                 {
-                    let message = format!("{}: {}", finding.code, finding.message);
-                    errors.entry(tool.clone()).or_default().push(message);
+                    findings.entry(tool.clone()).or_default().add(&finding);
                 }
             }
         }
@@ -163,10 +147,10 @@ fn errors_in(
                 let names = names.filter_map(|tool| tool.get("name").and_then(Value::as_str));
                 for name in names.chain([INSTRUCTIONS]) {
                     let id = format!("{}/{name}", upstream.server.name);
-                    errors.entry(id).or_default().push(error.to_string());
+                    findings.insert(id, DefinitionFindings::unchecked(&error));
                 }
             }
         }
     }
-    errors
+    findings
 }
