@@ -34,15 +34,31 @@ pub fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// Cuts a text as [`cut`] does, with U+FFFD in place of each control and invisible character.
+/// Cuts a text as [`cut`] does, with an escape such as `\u{200b}` or `\n` in place of each control
+/// and invisible character. The result has at most `chars` characters, without the `…`.
 pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
     let is_marked = |c: char| c.is_control() || is_invisible(c);
-    let excerpt = cut(text, chars);
-    if excerpt.contains(is_marked) {
-        excerpt.replace(is_marked, "\u{fffd}").into()
-    } else {
-        excerpt
+    // One character more shows that the text goes on.
+    let end = text.char_indices().nth(chars.saturating_add(1));
+    let beginning = end.map_or(text, |(end, _)| &text[..end]);
+    if !beginning.contains(is_marked) {
+        return cut(text, chars);
     }
+    cut(&escape(beginning, is_marked), chars).into_owned().into()
+}
+
+/// Replaces the characters of a text for which `is_escaped` returns `true` with escapes such as
+/// `\u{200b}` or `\n`.
+pub fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_escaped(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// Returns a text as one line of at most `chars` characters, with `…` if it is longer.
@@ -135,13 +151,14 @@ mod tests {
             "{}",
             list(&names, ", ")
         );
-        assert_eq!(list(&["a\nb"], ", "), "a\u{fffd}b");
+        assert_eq!(list(&["a\nb"], ", "), r"a\nb");
     }
 
     #[test]
     fn invisible_characters_are_marked() {
-        assert_eq!(marked("a\u{200b}b\nc", 9), "a\u{fffd}b\u{fffd}c");
-        assert_eq!(marked("grö\u{ad}ßer", 4), "grö\u{fffd}…");
+        assert_eq!(marked("a\u{200b}b\nc", 20), r"a\u{200b}b\nc");
+        assert_eq!(marked("grö\u{ad}ßer", 9), r"grö\u{ad}…");
+        assert_eq!(marked("\u{202e}".repeat(500).as_str(), 20).chars().count(), 21);
         assert!(
             [
                 '\u{202e}',

@@ -148,7 +148,7 @@ mod tests {
             .collect();
         let summary = summarize(&compare(&json!({}), &to));
         assert!(
-            summary.starts_with("/k0\u{fffd} added: \"\u{fffd}")
+            summary.starts_with(r#"/k0\u{202e} added: "\u{200b}"#)
                 && summary.ends_with("; and 4 more"),
             "{summary}"
         );

@@ -44,7 +44,7 @@ use self::convert::{Conversion, convert};
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility};
 use picktools::catalog::{Catalog, Effects, NoSchemaMode, Tool};
-use picktools::excerpt::{marked, shows};
+use picktools::excerpt::{cut, escape, marked, shows};
 use picktools::names::{NameTable, Resolution, ResolvedTool, ResolvedVia, log_unknown, log_use};
 use picktools::schema::ArgumentCheck;
 pub use picktools::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
@@ -448,7 +448,7 @@ impl Hydrator {
             Resolution::Tool(resolved) => match name.trim().chars().find(|&c| is_invisible(c)) {
                 None => Ok(resolved),
                 Some(invisible) => Err(CallError::HiddenCharacter {
-                    name: marked(&name.replace(is_invisible, "\u{fffd}"), 100).into_owned(),
+                    name: cut(&escape(name, is_invisible), 100).into_owned(),
                     character: format!("U+{:04X}", u32::from(invisible)),
                 }),
             },
