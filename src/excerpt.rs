@@ -44,7 +44,9 @@ pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
     if !beginning.contains(is_marked) {
         return cut(text, chars);
     }
-    cut(&escape(beginning, is_marked), chars).into_owned().into()
+    cut(&escape(beginning, is_marked), chars)
+        .into_owned()
+        .into()
 }
 
 /// Replaces the characters of a text for which `is_escaped` returns `true` with escapes such as
@@ -158,7 +160,10 @@ mod tests {
     fn invisible_characters_are_marked() {
         assert_eq!(marked("a\u{200b}b\nc", 20), r"a\u{200b}b\nc");
         assert_eq!(marked("grö\u{ad}ßer", 9), r"grö\u{ad}…");
-        assert_eq!(marked("\u{202e}".repeat(500).as_str(), 20).chars().count(), 21);
+        assert_eq!(
+            marked("\u{202e}".repeat(500).as_str(), 20).chars().count(),
+            21
+        );
         assert!(
             [
                 '\u{202e}',
