@@ -22,12 +22,17 @@ impl ActiveRequests {
         // It is counted first, so that a request that is accepted is always waited for.
         self.count.send_modify(|count| *count += 1);
         let request = ActiveRequest(self.clone());
-        (!self.is_closed.load(Ordering::SeqCst)).then_some(request)
+        (!self.is_closed()).then_some(request)
     }
 
     /// Accepts no more requests.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns `true` if the gateway is ending and accepts no more requests.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Waits until no request is under way.

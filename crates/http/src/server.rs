@@ -49,6 +49,7 @@ use crate::console;
 use crate::guarded_body::{hold, refuse};
 use crate::mcp_requests;
 use crate::problem::Problem;
+use crate::unread_body;
 
 /// The path of the MCP endpoint.
 const PATH: &str = "/mcp";
@@ -70,6 +71,11 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_PARSED_HEADERS: usize = 1_000;
 /// The longest duration of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time in which an ending server still answers on open connections, so that clients learn of
+/// the end from an answer. A connection that is closed at once can lose a request that is on its way.
+const LAST_REQUESTS_TIME: Duration = Duration::from_secs(1);
+/// The interval between checks for open connections of an ending server.
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The time in which connections end after their last response.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -506,19 +512,21 @@ async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
 /// Counts a request as under way until its response has ended, and refuses it if the gateway is
 /// ending. Event streams of `GET` do not count, because they have no end.
 async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
-    if request.method() == Method::GET {
-        return next.run(request).await;
-    }
-    let Some(active) = hub.active.begin() else {
+    let mut response = if request.method() == Method::GET {
+        next.run(request).await
+    } else if let Some(active) = hub.active.begin() {
+        hold(next.run(request).await, active)
+    } else {
         let message = "the gateway is ending; send the request to another gateway, or again later";
-        let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
             .retry_after(Duration::from_secs(1))
-            .into_response();
+            .into_response()
+    };
+    if hub.active.is_closed() {
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        return response;
-    };
-    hold(next.run(request).await, active)
+    }
+    response
 }
 
 /// Answers a request to an unknown path.
@@ -647,13 +655,17 @@ impl HttpServer {
         wait.boxed()
     }
 
-    /// Accepts no more connections and requests, finishes the requests under way within a time, and
-    /// then ends the sessions.
+    /// Refuses new requests, finishes those under way within a time, and then ends the sessions.
+    /// Connections are accepted as long as clients may not have learned of the end.
     pub fn drain(&mut self, time: Duration) -> BoxFuture<'_, ()> {
         let drain = async move {
+            let deadline = Instant::now() + time;
             self.active.close();
-            self.handle.graceful_shutdown(Some(time + SHUTDOWN_TIMEOUT));
-            drop(timeout(time, self.active.finished()).await);
+            drop(timeout(time.min(LAST_REQUESTS_TIME), self.connections_closed()).await);
+            let remaining_time = deadline.saturating_duration_since(Instant::now());
+            self.handle
+                .graceful_shutdown(Some(remaining_time + SHUTDOWN_TIMEOUT));
+            drop(timeout(remaining_time, self.active.finished()).await);
             // Their event streams would keep connections open.
             self.frontend.end_sessions().await;
             if !self.server_task.is_finished() {
@@ -661,6 +673,13 @@ impl HttpServer {
             }
         };
         drain.boxed()
+    }
+
+    /// Waits until clients have closed all connections.
+    async fn connections_closed(&self) {
+        while self.handle.connection_count() > 0 {
+            sleep(CONNECTION_CHECK_INTERVAL).await;
+        }
     }
 }
 
@@ -898,6 +917,7 @@ fn router(
             Arc::clone(hub),
             count_active,
         ))
+        .layer(middleware::from_fn(unread_body::read_rest))
         .layer(middleware::from_fn(connections::count_request));
     Ok(app)
 }

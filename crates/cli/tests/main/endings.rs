@@ -1,13 +1,15 @@
 //! The end of the program by signals, and of the servers that it started.
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::gateway::{Place, ended, eventually, gateway_program, said};
-use crate::gateway_http::Serving;
+use crate::gateway_http::{Serving, read_head};
 
 /// A server that answers no list of tools, and ignores the end of its input and SIGTERM. It writes
 /// its process id, and that of a process that it started, to the file of `PIDS`.
@@ -167,6 +169,49 @@ fn http_gateway_finishes_calls_under_way_at_sigterm() {
         assert!(late.body.contains("late"), "{}", late.body);
     });
     assert_eq!(serving.ended(), Some(0));
+}
+
+/// Sends a request on an open connection, and returns the head of the response in lower case.
+fn ask_on(connection: &mut TcpStream, method: &str, path: &str) -> String {
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n");
+    let sent = connection.write_all(request.as_bytes());
+    sent.expect("the connection is open");
+    read_head(connection)
+}
+
+#[test]
+fn http_gateway_answers_open_connections_after_sigterm() {
+    let mut serving = Serving::start(Place::faulty(), &[]);
+    let requests = [
+        ("POST", "/mcp"),
+        ("POST", "/v1/pick"),
+        ("GET", "/ready"),
+        ("GET", "/health"),
+    ];
+    let mut connections: Vec<TcpStream> = Vec::new();
+    for _ in requests {
+        let mut connection = TcpStream::connect(serving.address).expect("it listens");
+        let head = ask_on(&mut connection, "GET", "/health");
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        connections.push(connection);
+    }
+    let started = Instant::now();
+    serving.signal("TERM");
+    std::thread::sleep(Duration::from_millis(300));
+    for ((method, path), connection) in requests.iter().zip(&mut connections) {
+        let head = ask_on(connection, method, path);
+        let status = if *path == "/health" { "200" } else { "503" };
+        assert!(
+            head.starts_with(&format!("http/1.1 {status}")),
+            "{path}: {head}"
+        );
+        assert!(head.contains("connection: close"), "{path}: {head}");
+    }
+    drop(connections);
+    assert_eq!(serving.ended(), Some(0));
+    let time = started.elapsed();
+    assert!(time < Duration::from_secs(5), "{time:?}");
 }
 
 #[test]

@@ -951,3 +951,84 @@ fn serve_with_certificate_speaks_tls() {
         .expect("it runs");
     assert_eq!(stdout(&output).trim(), "ok", "{}", stderr(&output));
 }
+
+/// Reads a response with its body, and returns its head in lower case.
+pub(crate) fn read_head(connection: &mut TcpStream) -> String {
+    let mut response = BufReader::new(connection);
+    let mut head = String::new();
+    loop {
+        let start = head.len();
+        let length = response.read_line(&mut head).unwrap_or_default();
+        if length == 0 || &head[start..] == "\r\n" {
+            break;
+        }
+    }
+    head.make_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    response.read_exact(&mut body).expect("the body arrives");
+    head
+}
+
+/// Sends a request on an open connection in two parts, with a pause before the body. Returns the
+/// head of the response in lower case.
+fn ask_in_parts(connection: &mut TcpStream, head: &str, body: &[u8]) -> String {
+    let length = body.len();
+    let start = format!("{head}\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n");
+    connection.write_all(start.as_bytes()).expect("it is open");
+    std::thread::sleep(Duration::from_millis(100));
+    drop(connection.write_all(body));
+    read_head(connection)
+}
+
+#[test]
+fn refused_request_does_not_end_its_connection() {
+    let key = "secret";
+    let digest = digest(key);
+    let serving = Serving::with(&json!({"keys": [{"name": "ci", "sha256": digest}]}));
+    let session = format!("Authorization: Bearer {key}\r\nMcp-Session-Id: unknown");
+    let refused = [
+        ("401", "POST /mcp HTTP/1.1".to_owned()),
+        ("404", format!("POST /mcp HTTP/1.1\r\n{session}")),
+        ("404", format!("POST /mcp/ HTTP/1.1\r\n{session}")),
+        ("401", "POST /v1/pick HTTP/1.1".to_owned()),
+        ("401", "GET /v1/tools HTTP/1.1".to_owned()),
+        ("404", "POST /unknown HTTP/1.1".to_owned()),
+        ("405", "POST /health HTTP/1.1".to_owned()),
+        ("200", "GET /health HTTP/1.1".to_owned()),
+    ];
+    let mut connection = TcpStream::connect(serving.address).expect("it listens");
+    for (status, head) in &refused {
+        let response = ask_in_parts(&mut connection, head, b"{\"query\": \"a\"}");
+        assert!(
+            response.starts_with(&format!("http/1.1 {status}")),
+            "{head}: {response}"
+        );
+        assert!(
+            !response.contains("connection: close"),
+            "{head}: {response}"
+        );
+    }
+}
+
+#[test]
+fn connection_with_a_long_unread_body_is_said_to_end() {
+    let digest = digest("secret");
+    let serving = Serving::with(&json!({"keys": [{"name": "ci", "sha256": digest}]}));
+    for path in ["/mcp", "/v1/pick", "/unknown"] {
+        let mut connection = TcpStream::connect(serving.address).expect("it listens");
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n");
+        connection.write_all(head.as_bytes()).expect("it is open");
+        let response = read_head(&mut connection);
+        assert!(response.starts_with("http/1.1 40"), "{path}: {response}");
+        assert!(response.contains("connection: close"), "{path}: {response}");
+        let mut connection = TcpStream::connect(serving.address).expect("it listens");
+        let body = vec![b' '; 3 << 20];
+        let head = format!("POST {path} HTTP/1.1");
+        let response = ask_in_parts(&mut connection, &head, &body);
+        assert!(response.contains("connection: close"), "{path}: {response}");
+    }
+}

@@ -79,6 +79,10 @@ async fn metrics(State(status): State<StatusState>, request: Request) -> Respons
 /// Answers `ready` if every upstream was asked for its tools, the tools are current, and the audit log
 /// can be written. A server whose tools cannot be used is counted but does not stop the others.
 async fn ready(State(status): State<StatusState>) -> Response {
+    if status.hub.active.is_closed() {
+        let message = "the gateway is ending";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message).into_response();
+    }
     if let Err(refusal) = status.hub.journal.ready() {
         return Problem::from(refusal).into_response();
     }
