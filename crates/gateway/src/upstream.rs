@@ -1,5 +1,7 @@
 //! Upstreams: their connections, health, circuit breakers and restarts.
 
+mod change_pauses;
+
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
@@ -18,6 +20,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
+use self::change_pauses::ChangePauses;
 use crate::fair_shares::largest_holder;
 use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
@@ -38,8 +41,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// The first and the longest backoff before a restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// Changes within this time are read together.
-const BATCH_WINDOW: Duration = Duration::from_millis(300);
 /// The interval between listings of an upstream that does not report changes.
 const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 /// The interval between checks of a connection.
@@ -630,6 +631,7 @@ impl Upstream {
             last_listing = Some(listing);
         }
         let mut backoff = FIRST_BACKOFF;
+        let mut change_pauses = ChangePauses::default();
         let mut has_listed = false;
         loop {
             if self.rules.start == Start::Lazy && last_listing.is_some() {
@@ -687,7 +689,10 @@ impl Upstream {
                             break;
                         }
                         tokio::select! {
-                            () = self.shared.listener.changed() => sleep(BATCH_WINDOW).await,
+                            () = self.shared.listener.changed() => {
+                                let pause = change_pauses.next(Instant::now());
+                                drop(timeout(pause, closed(&connection)).await);
+                            }
                             () = sleep(LISTING_INTERVAL) => {}
                             () = closed(&connection) => {}
                             () = self.idle(), if self.rules.start == Start::Lazy => end(&self.shared).await,

@@ -8,6 +8,7 @@ mod connection;
 mod failure;
 mod http;
 mod listing;
+mod message_pace;
 mod private_files;
 mod program;
 mod reading;

@@ -5,7 +5,7 @@
 //! before its bytes leave, and reports progress before it reads the next message.
 //!
 //! It also bounds the requests of a server. A server that sends more gets errors, and one that does
-//! not read these answers is not read either.
+//! not read these answers is not read either. Messages without end are read at a [`MessagePace`].
 
 #![expect(
     deprecated,
@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rmcp::model::{
     ClientRequest, ErrorCode, GetExtensions, GetMeta, JsonRpcMessage, JsonRpcNotification,
@@ -26,6 +27,8 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleClient};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::message_pace::MessagePace;
 
 /// A message that a server sends during a request, before its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +142,7 @@ pub(super) struct Tap<T> {
     listeners: UpdateListeners,
     requests: IncomingRequests,
     refusals: Arc<Semaphore>,
+    pace: MessagePace,
     /// `true` once a refusal was logged.
     has_refused: bool,
 }
@@ -150,6 +154,7 @@ impl<T> Tap<T> {
             listeners,
             requests: IncomingRequests::default(),
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            pace: MessagePace::new(Instant::now()),
             has_refused: false,
         }
     }
@@ -187,6 +192,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Request(request) = &message {
             self.listeners.register(&request.request);
+            self.pace.expect_answer();
         }
         let answered = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
@@ -208,7 +214,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         loop {
             // This waits while the server does not read its answers.
             let permit = Arc::clone(&self.refusals).acquire_owned().await.ok();
-            match self.transport.receive().await? {
+            self.pace.wait().await;
+            let message = self.transport.receive().await?;
+            match &message {
+                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
+                    self.pace.count_answer(Instant::now());
+                }
+                _ => self.pace.count_message(Instant::now()),
+            }
+            match message {
                 JsonRpcMessage::Request(request) => match self.requests.begin(&request.id) {
                     Ok(()) => return Some(JsonRpcMessage::Request(request)),
                     Err(message) => self.refuse(request.id, message, permit),

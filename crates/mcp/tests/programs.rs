@@ -322,3 +322,52 @@ for number in range(10000):
     let sent: u32 = before.parse().expect("a number");
     assert!(sent < 9_000, "{sent}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_floods_with_notifications_is_read_slowly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sent = folder.path().join("sent");
+    let script = format!(
+        r#"
+import json, sys, threading
+def send(message):
+    sys.stdout.write(json.dumps({{"jsonrpc": "2.0", **message}}) + "\n")
+    sys.stdout.flush()
+def flood():
+    change = json.dumps({{"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}}) + "\n"
+    answer = json.dumps({{"jsonrpc": "2.0", "id": "unknown", "result": {{}}}}) + "\n"
+    sent = 0
+    while True:
+        sys.stdout.write((change + answer) * 50)
+        sys.stdout.flush()
+        sent += 100
+        open({sent:?}, "w").write(f"{{sent:012}}")
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        info = {{"capabilities": {{"tools": {{}}}}, "serverInfo": {{"name": "x", "version": "1"}}}}
+        send({{"id": message["id"], "result": {{"protocolVersion": "2025-06-18", **info}}}})
+    elif message.get("method") == "tools/list":
+        tool = {{"name": "one", "inputSchema": {{"type": "object"}}}}
+        send({{"id": message["id"], "result": {{"tools": [tool]}}}})
+        threading.Thread(target=flood, daemon=True).start()
+"#
+    );
+    let connection = open(&python(&script), Handshake::LegacyFirst, None).await;
+    let connection = connection.expect("it answers");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let tools = connection.tools(deadline, &Limits::default()).await;
+    assert_eq!(tools.expect("a list").tools[0]["name"], "one");
+    let count = || -> u64 {
+        let text = std::fs::read_to_string(&sent).unwrap_or_default();
+        text.parse().unwrap_or_default()
+    };
+    while count() < 22_000 {
+        assert!(Instant::now() < deadline, "{}", count());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let before = count();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let read = count() - before;
+    assert!((500..4_000).contains(&read), "{read} messages in 2 s");
+}

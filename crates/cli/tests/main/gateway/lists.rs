@@ -1,6 +1,7 @@
 //! The listed tools of a client by mode and role, and their changes.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -444,4 +445,48 @@ fn slow_server_does_not_delay_lists_over_http() {
     });
     servings.signal("TERM");
     assert_eq!(servings.ended(), Some(0));
+}
+
+/// A server that reports a change of its tools after each list, and counts its lists in the file of
+/// `LISTS`.
+const RESTLESS_SERVER: &str = r#"
+import json, os, sys
+lists = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = {}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "x", "version": "1"}}
+        result["capabilities"] = {"tools": {"listChanged": True}}
+    elif message["method"] == "tools/list":
+        lists += 1
+        open(os.environ["LISTS"], "w").write(str(lists))
+        tool = {"name": "one", "description": f"Version {lists}", "inputSchema": {"type": "object"}}
+        result = {"tools": [tool]}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    if message["method"] == "tools/list":
+        change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        print(json.dumps(change), flush=True)
+"#;
+
+#[test]
+fn server_that_reports_changes_without_end_is_listed_less() {
+    let place = Place::with(&json!({}));
+    let lists = place.path("lists");
+    place.write(
+        "mcp.json",
+        &json!({"mcpServers": {"restless": {
+            "command": "python3", "args": ["-c", RESTLESS_SERVER], "env": {"LISTS": lists}}}}),
+    );
+    let _client = place.client(&json!({}));
+    let count = || -> usize {
+        let text = fs::read_to_string(&lists).unwrap_or_default();
+        text.parse().unwrap_or_default()
+    };
+    eventually("changes are read", || count() >= 3);
+    std::thread::sleep(Duration::from_secs(4));
+    // A list after each pause of 300 ms would make 13 or more.
+    assert!((5..=10).contains(&count()), "{} lists", count());
 }
