@@ -50,6 +50,8 @@ mod gateway_http;
 mod real_clients;
 // Signals, and the servers that must end with the program.
 mod endings;
+// A gateway under load, and restarts.
+mod load;
 // A store that several gateways share.
 mod shared_store;
 // The HTTP API.
