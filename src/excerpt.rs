@@ -34,7 +34,7 @@ pub fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// Cuts a text as [`cut`] does, with an escape such as `\u{200b}` or `\n` in place of each control
+/// Cuts a text as [`cut`] does, with its number, such as `<U+200B>`, in place of each control
 /// and invisible character. The result has at most `chars` characters, without the `…`.
 pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
     let is_marked = |c: char| c.is_control() || is_invisible(c);
@@ -49,13 +49,13 @@ pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
         .into()
 }
 
-/// Replaces the characters of a text for which `is_escaped` returns `true` with escapes such as
-/// `\u{200b}` or `\n`.
+/// Replaces the characters of a text for which `is_escaped` returns `true` with their numbers, such
+/// as `<U+200B>`.
 pub fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_escaped(c) {
-            escaped.extend(c.escape_default());
+            escaped.push_str(&format!("<U+{:04X}>", u32::from(c)));
         } else {
             escaped.push(c);
         }
@@ -153,13 +153,13 @@ mod tests {
             "{}",
             list(&names, ", ")
         );
-        assert_eq!(list(&["a\nb"], ", "), r"a\nb");
+        assert_eq!(list(&["a\nb"], ", "), "a<U+000A>b");
     }
 
     #[test]
     fn invisible_characters_are_marked() {
-        assert_eq!(marked("a\u{200b}b\nc", 20), r"a\u{200b}b\nc");
-        assert_eq!(marked("grö\u{ad}ßer", 9), r"grö\u{ad}…");
+        assert_eq!(marked("a\u{200b}b\nc", 20), "a<U+200B>b<U+000A>c");
+        assert_eq!(marked("grö\u{ad}ßer", 9), "grö<U+00A…");
         assert_eq!(
             marked("\u{202e}".repeat(500).as_str(), 20).chars().count(),
             21

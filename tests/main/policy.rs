@@ -158,7 +158,7 @@ fn policy_lookalike_is_rejected_with_name_and_place() {
             let error = parse(&json!([entry]).to_string())
                 .expect_err(&format!("{entry}"))
                 .to_string();
-            let path = path.replace('\u{200b}', r"\u{200b}");
+            let path = path.replace('\u{200b}', "<U+200B>");
             assert!(
                 error.contains(&format!("at {within}{path}: ")),
                 "{entry}: {error}"

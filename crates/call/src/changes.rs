@@ -148,7 +148,7 @@ mod tests {
             .collect();
         let summary = summarize(&compare(&json!({}), &to));
         assert!(
-            summary.starts_with(r#"/k0\u{202e} added: "\u{200b}"#)
+            summary.starts_with("/k0<U+202E> added: \"<U+200B>")
                 && summary.ends_with("; and 4 more"),
             "{summary}"
         );

@@ -110,7 +110,7 @@ fn result_without_id_uses_the_name_if_supported() {
         assert!(
             error
                 .to_string()
-                .contains(r"the call of read\u{200b}_file has no id"),
+                .contains("the call of read<U+200B>_file has no id"),
             "{error}"
         );
     }

@@ -564,7 +564,7 @@ fn pick_from_transcript_keeps_its_tools_in_use() {
     assert!(text.contains("in use as \"bash\""), "{text}");
     assert!(text.starts_with(" 1. weather/"), "{text}");
     assert!(
-        text.contains(" -  \"magic\\u{7}\" is in use but not in the catalog"),
+        text.contains(" -  \"magic<U+0007>\" is in use but not in the catalog"),
         "{text}"
     );
     assert!(
