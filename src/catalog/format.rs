@@ -43,7 +43,8 @@ pub(super) fn split(
             found: "the file is empty".to_owned(),
         });
     }
-    match serde_json::from_str::<Json>(text) {
+    let quoted = json::quote_long_numbers(text.as_bytes());
+    match serde_json::from_slice::<Json>(&quoted) {
         Ok(json) => match readers.iter().find(|reader| reader.recognizes(&json.value)) {
             Some(reader) => match json.repeated.into_iter().next() {
                 Some(pointer) => Err(CatalogError::DuplicateKey {
@@ -119,7 +120,7 @@ fn split_lines(text: &str) -> Vec<Entry> {
         .collect();
     let entries = lines.into_par_iter().flat_map_iter(|(index, line)| {
         let position = Position::Line(index + 1);
-        match serde_json::from_str(line) {
+        match serde_json::from_slice(&json::quote_long_numbers(line.as_bytes())) {
             Ok(Json { value, repeated }) => unfold(
                 position,
                 Item {

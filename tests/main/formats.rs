@@ -734,3 +734,35 @@ fn changed_catalog_shares_unchanged_tools() {
         "Duplicate tool \"samples/get_forecast\", first at entry 1"
     );
 }
+
+#[test]
+fn long_numbers_that_differ_in_one_digit_change_the_digest() {
+    let digest = |default: &str, end: &str| {
+        let text = format!(
+            r#"{{"name": "pay", "description": "Pays.", "inputSchema": {{"type": "object", "properties": {{"amount": {{"default": {default}}}}}}}}}{end}"#
+        );
+        let catalog = Catalog::from_slice(text.as_bytes(), "pay.json", None);
+        catalog.expect("the tool is valid").digest().to_owned()
+    };
+    for (number, other) in [
+        (
+            "1000000000000000000000000000000",
+            "1000000000000000000000000000001",
+        ),
+        (
+            "0.100000000000000000000000000001",
+            "0.100000000000000000000000000002",
+        ),
+    ] {
+        for end in [
+            "",
+            "\n{\"name\": \"end\", \"description\": \"Ends.\", \"inputSchema\": {}}",
+        ] {
+            assert_ne!(digest(number, end), digest(other, end), "{number}");
+        }
+    }
+    let bound = br#"{"name": "pay", "description": "Pays.", "inputSchema": {"type": "object", "properties": {"amount": {"maximum": 1000000000000000000000000000001}}}}"#;
+    let catalog = Catalog::from_slice(bound, "pay.json", None).expect("the tool is valid");
+    let notice = &catalog.notices()[0];
+    assert_eq!(notice.pointer, "/parameters/properties/amount/maximum");
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use picktools::json::Json;
+use picktools::json::{Json, first_long_number, long_number_fault};
 
 /// The default limit for the text of one call's arguments, in bytes.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
@@ -13,12 +13,16 @@ const MAX_DEPTH: usize = 127;
 
 /// Parses JSON text.
 ///
-/// Duplicate keys, numbers beyond the range of a double, `NaN` and lone surrogates are errors.
+/// Duplicate keys, numbers beyond the range of a double or with more digits than 64 bits keep, `NaN`
+/// and lone surrogates are errors.
 pub fn parse(text: &str) -> Result<Value, String> {
     let Json { value, repeated } =
         serde_json::from_str(text).map_err(|error| error_message(&error))?;
-    match repeated.first() {
-        Some(pointer) => Err(format!("duplicate key {pointer:?}")),
+    if let Some(pointer) = repeated.first() {
+        return Err(format!("duplicate key {pointer:?}"));
+    }
+    match first_long_number(text) {
+        Some(number) => Err(long_number_fault(number)),
         None => Ok(value),
     }
 }
@@ -99,6 +103,11 @@ mod tests {
             ("{\"a\": 1e999}", "number out of range"),
             ("{\"a\": NaN}", "column 7"),
             ("{\"a\": \"\\ud800\"}", "hex escape"),
+            (
+                "{\"a\": 1000000000000000000000000000001}",
+                "1000000000000000000000000000001 has more digits",
+            ),
+            ("{\"a\": [0.100000000000000000000000000001]}", "a string"),
             ("{\"a\": 1} and more", "trailing characters"),
             ("{\"a\": ", "EOF"),
         ] {

@@ -1,6 +1,7 @@
 //! Conversion of arguments whose type does not match the schema, such as `"5"` for an integer or
 //! `"red"` for a list of one. Models often send them.
 
+use picktools::json::is_long_number;
 use picktools::schema::{ArgumentCheck, name_from_pointer_part, resolve};
 use serde_json::Value;
 
@@ -68,6 +69,7 @@ fn candidates(value: &Value, schema: Option<&Value>) -> Vec<Value> {
             // Only plain numbers, not `0x5` or `5 kg`.
             let is_plain = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
             if text.chars().all(is_plain)
+                && !is_long_number(text)
                 && let Ok(number @ Value::Number(_)) = serde_json::from_str(text)
             {
                 candidates.push(number);

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use picktools::json::is_long_number;
 use serde_json::{Map, Number, Value};
 
 /// The deepest nesting.
@@ -274,6 +275,7 @@ impl LenientParser<'_> {
             "True" => (Value::Bool(true), true),
             "False" => (Value::Bool(false), true),
             "None" => (Value::Null, true),
+            number if is_long_number(number) => return None,
             number => (Value::Number(number.parse::<Number>().ok()?), false),
         };
         if is_python {
@@ -365,6 +367,7 @@ mod tests {
             "[",
             "{\"a\": NaN}",
             "{\"a\": 1e999}",
+            "{'a': 1000000000000000000000000000001}",
             "{\"a\": 1, \"a\": 2}",
             "{\"a\": }",
             "{\"a\"}",

@@ -1,6 +1,7 @@
 //! Parsing of call files: plain calls, a provider's answer, or its stream.
 
 use anyhow::bail;
+use picktools::json::quote_long_numbers;
 use picktools_provider::Provider;
 use picktools_provider::{Arguments, CallStream, EventReader, ToolCall};
 use serde::Deserialize;
@@ -76,7 +77,7 @@ pub(super) fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Re
 
 /// Parses the calls of a provider's answer, or of its stream.
 fn read_answer(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
-    if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
+    if let Ok(answer) = serde_json::from_slice::<Value>(&quote_long_numbers(bytes)) {
         return Ok(provider.calls(&answer)?);
     }
     let mut reader = EventReader::new();

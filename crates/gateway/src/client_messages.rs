@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use picktools::excerpt::marked;
+use picktools::json::{first_long_number, long_number_fault};
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -88,6 +89,9 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
     let params = value.get("params").filter(|params| !params.is_null());
     if params.is_some_and(|params| !params.is_object()) {
         return invalid_params("give an object");
+    }
+    if let Some(number) = first_long_number(&text) {
+        return invalid_params(&long_number_fault(number));
     }
     match parse(&text) {
         Ok(message) if is_unread(&message) => match params {
@@ -269,6 +273,16 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
+                json!(1),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"b":1000000000000000000000000000001}}}"#,
+                json!(1),
+                INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"b":[0.100000000000000000000000000001]}}}"#,
                 json!(1),
                 INVALID_PARAMS,
             ),

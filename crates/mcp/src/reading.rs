@@ -1,6 +1,8 @@
 //! Repairs of messages that are almost JSON. MCP servers send such messages, and the official MCP
 //! clients accept most of them. Lone surrogates and invalid UTF-8 become U+FFFD. `NaN`, `Infinity`
 //! and numbers too large for `f64` become `null`. Control characters in strings are escaped.
+//! In definitions of tools, numbers with more digits than 64 bits keep become strings, so that
+//! definitions with different numbers have different digests.
 //!
 //! A response that cannot be repaired is replaced by an error response, so that its request fails
 //! at once.
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use picktools::excerpt::marked;
+use picktools::json::is_long_number;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -84,7 +87,7 @@ fn scan(message: &[u8]) -> Scan<'_> {
     // The line end after the message is never escaped, not even if the last string is not closed.
     let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let content_end = bytes.len() - bytes.iter().rev().take_while(is_line_end).count();
-    let mut mended = Mended::default();
+    let (mut mended, mut place) = (Mended::default(), ScanPlace::default());
     let (mut id, mut has_method, mut is_too_deep) = (None, false, false);
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(&byte) = bytes.get(at) {
@@ -93,6 +96,9 @@ fn scan(message: &[u8]) -> Scan<'_> {
                 let start = at;
                 at = scan_string(bytes, content_end, at, &mut mended);
                 let is_key = after_spaces(bytes, at).is_some_and(|(_, next)| next == b':');
+                if is_key {
+                    place.enter(depth, &text[start..at]);
+                }
                 if depth == 1 && is_key {
                     has_method |= &bytes[start..at] == b"\"method\"";
                     if &bytes[start..at] == b"\"id\"" {
@@ -108,8 +114,11 @@ fn scan(message: &[u8]) -> Scan<'_> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'N' | b'I' | b'-' | b'0'..=b'9' => {
                 let end = token_end(bytes, at);
-                if is_not_finite(&text[at..end]) {
+                let number = &text[at..end];
+                if is_not_finite(number) {
                     mended.replace(bytes, at, end, "null");
+                } else if place.is_definition && is_long_number(number) {
+                    mended.replace(bytes, at, end, &format!("\"{number}\""));
                 }
                 at = end;
                 continue;
@@ -127,6 +136,29 @@ fn scan(message: &[u8]) -> Scan<'_> {
         id,
         has_method,
         is_too_deep,
+    }
+}
+
+/// The place that a scan has reached in a message.
+#[derive(Default)]
+struct ScanPlace {
+    is_result: bool,
+    /// `true` inside the tools of a result.
+    is_definition: bool,
+}
+
+impl ScanPlace {
+    /// Enters the member with a key, given as JSON text. Only two levels are of interest.
+    fn enter(&mut self, depth: usize, key: &str) {
+        let is_key = |name: &str| serde_json::from_str(key).is_ok_and(|key: String| key == name);
+        match depth {
+            1 => {
+                self.is_result = is_key("result");
+                self.is_definition = false;
+            }
+            2 => self.is_definition = self.is_result && is_key("tools"),
+            _ => {}
+        }
     }
 }
 
@@ -354,6 +386,28 @@ mod tests {
         }
         let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"caf\xe9\"}\n";
         assert_eq!(read(latin)["result"], json!("caf\u{fffd}"));
+    }
+
+    #[test]
+    fn long_numbers_of_definitions_keep_their_digits() {
+        let long = "1000000000000000000000000000001";
+        let decimal = "0.100000000000000000000000000001";
+        for key in ["tools", "t\\u006fols"] {
+            let list = format!(
+                r#"{{"{key}":[{{"name":"a {long}","inputSchema":{{"maximum":{long},"default":[-{decimal},2.5]}}}}]}}"#
+            );
+            let tool = &result(&list)["tools"][0];
+            assert_eq!(tool["name"], json!(format!("a {long}")));
+            let expected = json!({"maximum": long, "default": [format!("-{decimal}"), 2.5]});
+            assert_eq!(tool["inputSchema"], expected, "{key}");
+        }
+        // The result of a call is data, which is read as other clients read it.
+        let structured =
+            format!(r#"{{"structuredContent":{{"tools":{long}}},"content":[{long}]}}"#);
+        assert_eq!(
+            result(&structured),
+            json!({"structuredContent": {"tools": 1e30}, "content": [1e30]})
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Splitting of a byte stream into events.
 
+use picktools::json::quote_long_numbers;
 use serde_json::Value;
 
 use crate::ResponseError;
@@ -92,9 +93,11 @@ impl EventReader {
             return Ok(());
         }
         self.count += 1;
-        let event = serde_json::from_slice(&data).map_err(|error| ResponseError::NotJson {
-            event: self.count,
-            reason: error.to_string(),
+        let event = serde_json::from_slice(&quote_long_numbers(&data)).map_err(|error| {
+            ResponseError::NotJson {
+                event: self.count,
+                reason: error.to_string(),
+            }
         })?;
         events.push(event);
         Ok(())
@@ -114,6 +117,15 @@ mod tests {
         }
         events.extend(reader.finish()?);
         Ok(events)
+    }
+
+    #[test]
+    fn long_numbers_of_events_keep_their_digits() {
+        let long = "1000000000000000000000000000001";
+        assert_eq!(
+            read_events(&format!("data: {{\"a\": {long}}}\n\n"), 1000),
+            Ok(vec![json!({"a": long})])
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Provider;
 use super::naming::NameRule;
 use super::view;
+use picktools::json::first_long_number;
 use picktools::schema;
 use picktools::schema::pointer_part;
 
@@ -400,6 +401,10 @@ impl<'s> ArgumentRestorer<'s> {
         {
             return None;
         }
+        // A text with a number that is rounded stays a text.
+        if first_long_number(text).is_some() {
+            return None;
+        }
         let decoded: Value = serde_json::from_str(text).ok()?;
         if is_untyped {
             return Some(decoded);
@@ -523,6 +528,16 @@ mod tests {
             json!({"must": null, "null": null, "any": null, "way": null, "in": {}, "other": null})
         );
         assert_eq!(changed, ["/may", "/ref", "/one", "/in/may"]);
+    }
+
+    #[test]
+    fn restore_keeps_text_with_a_long_number() {
+        let schema = json!({"properties": {"any": {}}});
+        let arguments = json!({"any": "[1000000000000000000000000000001]"});
+        assert_eq!(
+            restore(Provider::Gemini, &schema, arguments.clone()),
+            (arguments, vec![])
+        );
     }
 
     #[test]

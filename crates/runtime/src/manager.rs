@@ -28,6 +28,7 @@ use super::turn::TurnCalls;
 use picktools::access::Access;
 use picktools::catalog::{Catalog, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools::json::quote_long_numbers;
 use picktools_call::{
     ArgumentFault, CallError, CallNames, HydratedCall, Hydrator, PendingCall, PendingReason,
     ValidCall,
@@ -321,7 +322,9 @@ impl ToolManager {
             _ if matches!(error, CallError::TooLarge { .. }) => json!({}),
             Arguments::Json(value) => value.clone(),
             // A text that cannot be parsed is not reported: secrets in it cannot be recognised.
-            Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
+            Arguments::Text(text) => {
+                serde_json::from_slice(&quote_long_numbers(text.as_bytes())).unwrap_or_default()
+            }
         };
         let requested = marked(&call.name, MAX_NAME_CHARS).into_owned();
         let canonical = match tool {

@@ -332,6 +332,7 @@ fn scalars_of_another_type_are_converted_and_reported() {
             json!({"seconds": "0x5"}),
             json!({"seconds": 5, "depth": "3.5"}),
             json!({"seconds": 5, "full": "yes"}),
+            json!({"seconds": "1000000000000000000000000000001"}),
             json!({"seconds": 5, "kind": "busy"}),
             json!({"seconds": 5, "ids": ["1", "x"]}),
             json!({"seconds": "5", "extra": 1}),

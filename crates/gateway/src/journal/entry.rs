@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use picktools::json::quote_long_numbers;
 use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
 use picktools_audit::{redact, redact_value, sha256};
 use picktools_provider::Arguments;
@@ -330,7 +331,8 @@ impl CallEntry {
         // Text that is JSON is parsed, because member names reveal secrets.
         let arguments = match arguments {
             Arguments::Json(value) => value,
-            Arguments::Text(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            Arguments::Text(text) => serde_json::from_slice(&quote_long_numbers(text.as_bytes()))
+                .unwrap_or(Value::String(text)),
         };
         let mut arguments = redact_arguments(&arguments, schema);
         redact_value(&mut arguments, MAX_TEXT);

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
+use picktools::json::quote_long_numbers;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -121,7 +122,8 @@ async fn read_bytes(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+/// Parses a body.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes
         .trim_ascii_start()
         .first()
@@ -130,7 +132,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         // serde would read a list as the members of an object, in order.
         return Err(Problem::invalid("the body is an array; send an object"));
     }
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let bytes = quote_long_numbers(bytes);
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let is_data = |error: &serde_json::Error| error.classify() == serde_json::error::Category::Data;
     let malformed = |error: &serde_json::Error| {
         let (status, code) = match is_data(error) {
@@ -216,5 +219,12 @@ mod tests {
             "]".repeat(100_000)
         );
         parse::<serde_json::Value>(nested.as_bytes()).expect_err("the nesting is too deep");
+    }
+
+    #[test]
+    fn long_numbers_of_bodies_keep_their_digits() {
+        let body = b"{\"a\": 1000000000000000000000000000001}";
+        let value = parse::<serde_json::Value>(body).expect("it is JSON");
+        assert_eq!(value["a"], "1000000000000000000000000000001");
     }
 }

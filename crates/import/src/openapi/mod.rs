@@ -175,10 +175,12 @@ fn has_version_key(line: &str) -> bool {
 pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
     let text = text.trim_start_matches('\u{feff}');
     let Json { value, repeated } = if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(|error| OpenApiError::Syntax {
-            line: error.line(),
-            column: error.column(),
-            message: json::message(&error),
+        serde_json::from_slice(&json::quote_long_numbers(text.as_bytes())).map_err(|error| {
+            OpenApiError::Syntax {
+                line: error.line(),
+                column: error.column(),
+                message: json::message(&error),
+            }
         })?
     } else {
         yaml::parse(text).map_err(|fault| OpenApiError::Syntax {
