@@ -3,15 +3,21 @@
 #
 # usage: scripts/check-results.sh
 #
-# Fetches the packages into target/vendors, once.
+# Installs the packages into target/vendors, once: pinned with all that they need, and digest-checked. The list is made with
+# `uv pip compile --universal --python-version 3.11 --generate-hashes scripts/vendors/requirements.in`.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-packages=(openai==3.54.0 anthropic==2.12.0 google-genai==3.4.0 ollama==0.6.3 mcp==2.3.0)
+folder=target/vendors
+pins=$(sha256sum <scripts/vendors/requirements.txt | cut -d' ' -f1)
 
-if ! target/vendors/bin/python -c 'import openai, anthropic, google.genai, ollama, mcp' 2>/dev/null; then
-    python3 -m venv target/vendors
-    target/vendors/bin/pip install --quiet "${packages[@]}"
+if [ "$(cat "$folder/pins" 2>/dev/null)" != "$pins" ]; then
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --requirement scripts/vendors/requirements.txt
+    "$folder/bin/pip" --disable-pip-version-check check >&2
+    echo "$pins" >"$folder/pins"
 fi
 cargo build --release
-target/vendors/bin/python scripts/check-results.py target/release/picktools
+"$folder/bin/python" scripts/check-results.py target/release/picktools

@@ -31,7 +31,7 @@ pub(crate) const READ_RESULT: &str = "read_result";
 ///
 /// A name that is too long or has characters that models do not accept ends with digits of its
 /// digest, so that names stay unique.
-pub(crate) fn qualified_name(source: &str, name: &str) -> String {
+pub fn qualified_name(source: &str, name: &str) -> String {
     let full_name = format!("{source}{SEPARATOR}{name}");
     let is_unclear = source.contains(SEPARATOR) || source.ends_with('_') || name.starts_with('_');
     if is_accepted(&full_name) && !is_unclear {

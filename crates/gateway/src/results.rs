@@ -14,10 +14,11 @@ use crate::text_scan::{self, FindingCodes, TextScan, mark};
 const MAX_PARTS: usize = 256;
 
 /// Parses an answer to `tools/call`.
-pub(crate) fn parse_answer(
-    answer: ServerResult,
-    upstream: &str,
-) -> Result<CallToolResponse, Refusal> {
+///
+/// # Errors
+///
+/// [`Refusal`] if the answer is not a result that the gateway supports.
+pub fn parse_answer(answer: ServerResult, upstream: &str) -> Result<CallToolResponse, Refusal> {
     match answer {
         ServerResult::CallToolResult(mut result) => {
             // Servers of older revisions omit this member, and clients of the newest revision
@@ -76,7 +77,7 @@ fn parse_part(part: &Value) -> ContentBlock {
 }
 
 /// Cuts a result to a number of bytes, and adds metadata about the cuts.
-pub(crate) fn bound(result: &mut CallToolResult, max_bytes: usize) {
+pub fn bound(result: &mut CallToolResult, max_bytes: usize) {
     let mut cut = Vec::new();
     let mut room = max_bytes;
     if let Some(structured) = &result.structured_content {
@@ -137,7 +138,11 @@ fn bound_part(part: &mut ContentBlock, room: &mut usize) -> Option<String> {
 
 /// Scans all texts of a result for hidden or deceptive instructions. Such a text gets a warning in
 /// front of it, or the result is refused.
-pub(crate) fn scan(result: &mut CallToolResult, scan: Scan, upstream: &str) -> Result<(), Refusal> {
+///
+/// # Errors
+///
+/// [`Refusal`] if the settings block such texts.
+pub fn scan(result: &mut CallToolResult, scan: Scan, upstream: &str) -> Result<(), Refusal> {
     let text_scan = TextScan::new(scan, upstream);
     let mut all_codes = FindingCodes::new();
     let mut scanned = Vec::with_capacity(result.content.len());

@@ -16,4 +16,5 @@ mod connections;
 mod mcp_requests;
 mod server;
 
+pub use api::body_fault;
 pub use server::{HttpServer, HttpServerOptions, TlsFiles, serve};

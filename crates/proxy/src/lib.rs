@@ -18,4 +18,5 @@ mod report;
 mod proxy;
 
 pub use api::ModelApi;
+pub use narrow::narrowed_body;
 pub use proxy::{Proxy, refuse};

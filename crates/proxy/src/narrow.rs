@@ -118,6 +118,13 @@ pub(crate) fn narrow(
     request.narrow(mode, &choice, &functions)
 }
 
+/// Returns the body of a request with narrowed tools, without a cache; `None` if it is forwarded
+/// unchanged.
+pub fn narrowed_body(api: ModelApi, settings: &ProxySettings, body: &[u8]) -> Option<String> {
+    let request = narrow(&IndexCache::new(), api, settings, body).ok()?;
+    Some(request.body)
+}
+
 /// The selected functions of a request.
 struct SelectedFunctions {
     /// The positions: first the functions that each request keeps, then those of the conversation.

@@ -21,12 +21,32 @@ use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::{Snapshot, View};
 use picktools_gateway::upstream::ServerDown;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::problem::Problem;
+
+/// Parses the body of a request for a route of the API. Returns the JSON text of the error if the
+/// body is invalid or the route takes none.
+pub fn body_fault(route: &str, body: &[u8]) -> Option<String> {
+    fn fault<T: DeserializeOwned>(body: &[u8]) -> Option<Problem> {
+        body::parse::<T>(body).err()
+    }
+    let fault = match route {
+        "/v1/pick" => fault::<pick::PickRequest>(body),
+        "/v1/pick/batch" => fault::<pick::BatchRequest>(body),
+        "/v1/resolve" => fault::<names::ResolveRequest>(body),
+        "/v1/validate" => fault::<names::ValidateRequest>(body),
+        "/v1/translate" => fault::<names::TranslateRequest>(body),
+        "/v1/call" => fault::<names::ApiToolCall>(body),
+        "/v1/embeddings" => fault::<embeddings::EmbeddingsRequest>(body),
+        _ => Some(Problem::invalid("the route takes no body")),
+    };
+    fault.map(|problem| serde_json::json!(problem).to_string())
+}
 
 /// The OpenAPI description of the API, without its paths.
 #[derive(OpenApi)]
