@@ -495,8 +495,8 @@ impl Pins {
     }
 
     /// Compares listings with the approved definitions, and records what is approved or quarantined
-    /// by that. Returns the stamp of the pins that were used. `findings_of` returns what
-    /// `picktools check` finds in a definition of an upstream.
+    /// by that. Returns the stamp of the pins that were used. `findings_of` returns the errors and
+    /// warnings of `picktools check` for a definition of an upstream.
     pub(crate) fn review(
         &self,
         listings: &[ServerListing<'_>],

@@ -45,7 +45,7 @@ pub(crate) struct ReviewedListing {
 /// The definitions that were seen in a listing, by `source/tool`.
 pub(super) type SeenDefinitions = Vec<(String, SeenDefinition)>;
 
-/// What `check` finds in a definition.
+/// The errors and warnings of `check` for a definition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DefinitionFindings {
     /// The errors and warnings, each with its code.
@@ -82,7 +82,7 @@ struct ServerReview<'a> {
     is_first: bool,
     /// `true` if the configuration now names another program or URL.
     has_moved: bool,
-    /// Returns what `check` finds in a definition.
+    /// Returns the errors and warnings of `check` for a definition.
     findings_of: &'a dyn Fn(&str, &str) -> DefinitionFindings,
     /// The definitions that this gateway saw last.
     previous: &'a HashMap<String, SeenDefinition>,
@@ -422,7 +422,7 @@ fn list(findings: &[String]) -> String {
     marked(&findings.join("; "), MAX_LOGGED_CHARS).into_owned()
 }
 
-/// The reason for a quarantine, with what `check` finds.
+/// The reason for a quarantine, with the errors and warnings of `check`.
 struct Hold {
     reason: HoldReason,
     findings: Vec<String>,

@@ -120,7 +120,7 @@ pub(super) fn review_tools(
     Ok(all)
 }
 
-/// Returns what `picktools check` finds in definitions, by tool id. Advice for authors is left out.
+/// Returns the errors and warnings of `picktools check` for definitions, by tool id.
 fn find_in(
     upstream_tools: &[UpstreamTools],
     options: &CatalogOptions,
