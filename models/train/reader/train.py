@@ -29,6 +29,8 @@ SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nes
 SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1}
 #: The number of requests of one or two words that are made of other requests.
 KEYWORDS = 6000
+#: The share of messages that say only that somebody wants something ("can you help me?") among those that no tool serves.
+OPENINGS_MASS = 0.02
 #: A word asks for something if it is so many times as frequent in requests as in small talk.
 KEYWORD_RATIO = 1.5
 
@@ -89,6 +91,10 @@ def small_talk(a):
     return out + [l.strip() for l in open(f"{a.written}/out_of_scope.txt", encoding="utf-8") if l.strip()]
 
 
+def openings(a):
+    return [t for _, t in rows(f"{a.written}/openings.tsv", 2)]
+
+
 def matrix(texts):
     return sparse([[(1.0, features(words(t)))] for t in texts], HASH_BITS)
 
@@ -120,18 +126,18 @@ def logistic(X, y, mass, c):
 SCOPE_C = 2.0
 
 
-def fit_scope(XP, wP, XN):
+def fit_scope(XP, wP, XN, wN):
     y = np.r_[np.ones(XP.shape[0]), np.zeros(XN.shape[0])]
-    return logistic(vstack([XP, XN]), y, np.r_[wP / wP.sum(), np.full(XN.shape[0], 1 / XN.shape[0])], SCOPE_C)
+    return logistic(vstack([XP, XN]), y, np.r_[wP / wP.sum(), wN / wN.sum()], SCOPE_C)
 
 
-def report_scope(a, positive, XP, wP, XN):
+def report_scope(a, positive, XP, wP, XN, wN):
     dev = load(f"{a.bench}/talk/smalltalk.dev.jsonl")
     XD = matrix([d["text"] for d in dev])
     half = np.random.RandomState(2).rand(len(positive)) < 0.5
     of_dev, of_served = np.zeros(len(dev)), np.zeros(len(positive))
     for h in (half, ~half):
-        m = fit_scope(XP[np.where(h)[0]], wP[h], XN)
+        m = fit_scope(XP[np.where(h)[0]], wP[h], XN, wN)
         of_dev += m.decision_function(XD) / 2
         of_served[~h] = m.decision_function(XP[np.where(~h)[0]])
     for group in SERVED:
@@ -399,13 +405,15 @@ def main():
         p.add_argument(f"--{name}", required=True)
     p.add_argument("--report", action="store_true")
     a = p.parse_args()
-    positive, negative = served(a), small_talk(a)
+    positive, talk, opening = served(a), small_talk(a), openings(a)
+    negative = talk + opening
     print(f"scope: {len(positive)} served requests, {len(negative)} others")
     XP, XN, wP = matrix([t for _, t in positive]), matrix(negative), masses([g for g, _ in positive], SERVED)
+    wN = np.r_[np.full(len(talk), (1 - OPENINGS_MASS) / len(talk)), np.full(len(opening), OPENINGS_MASS / len(opening))]
     if a.report:
-        report_scope(a, positive, XP, wP, XN)
-    scope = fit_scope(XP, wP, XN)
-    asks = asked_lines(positive, negative)
+        report_scope(a, positive, XP, wP, XN, wN)
+    scope = fit_scope(XP, wP, XN, wN)
+    asks = asked_lines(positive, talk)
     lines = fit_lines(asks, [l for _, ls in pasted_texts(a) for l in ls], code_lines())
     shape = fit_structure(a, lines, asks)
     turns = fit_turns(a)
