@@ -1,6 +1,12 @@
 //! YAML parser with limits against hostile documents.
 
-use serde_saphyr::Error;
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Value};
+use serde_saphyr::{Error, Options};
 
 use picktools::json::Json;
 
@@ -23,8 +29,8 @@ pub(crate) struct YamlFault {
     pub(crate) message: &'static str,
 }
 
-pub(crate) fn parse(text: &str) -> Result<Json, YamlFault> {
-    let options = serde_saphyr::options! {
+fn options() -> Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2 * MAX_VALUES,
             max_aliases: 100_000,
@@ -45,8 +51,11 @@ pub(crate) fn parse(text: &str) -> Result<Json, YamlFault> {
         // As in YAML 1.2: `on` and `yes` are strings.
         strict_booleans: true,
         with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Result<Json, YamlFault> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let to_usize = |number: u64| usize::try_from(number).unwrap_or_default();
         let (line, column) = match error.location() {
             Some(location) => (to_usize(location.line()), to_usize(location.column())),
@@ -58,6 +67,62 @@ pub(crate) fn parse(text: &str) -> Result<Json, YamlFault> {
             message: message(&error),
         }
     })
+}
+
+/// Returns the numbers and booleans of a parsed text as they are written, in the places that they
+/// have in `value`; everything else is `null`.
+pub(crate) fn scalar_texts(text: &str, value: &Value) -> Option<Value> {
+    serde_saphyr::with_deserializer_from_str_with_options(text, options(), |deserializer| {
+        ScalarTexts(value).deserialize(deserializer)
+    })
+    .ok()
+}
+
+/// Reader for the texts of the scalars of a value that is parsed already.
+#[derive(Clone, Copy)]
+struct ScalarTexts<'v>(&'v Value);
+
+impl<'de> DeserializeSeed<'de> for ScalarTexts<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self.0 {
+            Value::Bool(_) | Value::Number(_) => String::deserialize(deserializer).map(Value::from),
+            Value::Array(_) => deserializer.deserialize_seq(self),
+            Value::Object(_) => deserializer.deserialize_map(self),
+            Value::Null | Value::String(_) => {
+                IgnoredAny::deserialize(deserializer).map(|_| Value::Null)
+            }
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for ScalarTexts<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the same document")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = sequence
+            .next_element_seed(ScalarTexts(self.0.get(items.len()).unwrap_or(&Value::Null)))?
+        {
+            items.push(item);
+        }
+        Ok(items.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let text =
+                map.next_value_seed(ScalarTexts(self.0.get(&key).unwrap_or(&Value::Null)))?;
+            members.insert(key, text);
+        }
+        Ok(members.into())
+    }
 }
 
 fn message(error: &Error) -> &'static str {

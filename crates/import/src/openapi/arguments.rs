@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::error::{OperationError, OperationProblem};
-use super::naming::plain;
+use super::naming::{lost_name, plain};
 use super::references::{array_member, object_member, part, text_member};
 use super::schemas::{SchemaError, Schemas, Style, is_read_only};
 use super::{OperationEntry, OperationReader, Version, prose};
@@ -25,7 +25,7 @@ const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 /// The argument for a body that cannot be split into its properties.
 const BODY: &str = "body";
 /// The keywords with which a schema can be replaced by its properties.
-const OBJECT_KEYWORDS: [&str; 13] = [
+const OBJECT_KEYWORDS: [&str; 12] = [
     "type",
     "properties",
     "required",
@@ -36,7 +36,6 @@ const OBJECT_KEYWORDS: [&str; 13] = [
     "default",
     "xml",
     "externalDocs",
-    "discriminator",
     "nullable",
     "allOf",
 ];
@@ -89,12 +88,8 @@ fn parameters<'d>(
     entry: &OperationEntry<'d>,
     operation: &'d Map<String, Value>,
 ) -> Result<Vec<Parameter<'d>>, OperationError> {
-    let path_at = match entry.at.rsplit_once('/') {
-        Some((path, _)) => path,
-        None => "",
-    };
     let mut parameters: Vec<Parameter<'_>> = Vec::new();
-    for (holder, at) in [(operation, &*entry.at), (entry.item, path_at)] {
+    for (holder, at) in [(operation, &*entry.at), (entry.item, &*entry.item_at)] {
         for (index, parameter) in array_member(holder, "parameters").iter().enumerate() {
             let at = format!("{at}/parameters/{index}");
             let members = reader.references.object(parameter, &at)?;
@@ -114,10 +109,10 @@ fn parameters<'d>(
                     ));
                 }
             };
-            if !parameters
-                .iter()
-                .any(|existing| (existing.name, existing.location) == (name, location))
-            {
+            let is_same = |existing: &Parameter<'_>| {
+                existing.location == location && is_same_name(existing.name, name, location)
+            };
+            if !parameters.iter().any(is_same) {
                 parameters.push(Parameter {
                     name,
                     location,
@@ -128,6 +123,14 @@ fn parameters<'d>(
         }
     }
     Ok(parameters)
+}
+
+/// Returns `true` if two parameters of one location are the same; headers do not differ in case.
+fn is_same_name(a: &str, b: &str, location: ArgumentLocation) -> bool {
+    match location {
+        ArgumentLocation::Header => a.eq_ignore_ascii_case(b),
+        _ => a == b,
+    }
 }
 
 /// The body of a request.
@@ -276,15 +279,8 @@ impl<'d> BodyFields<'d> {
         let Ok(members) = reader.references.object(schema, at) else {
             return false;
         };
-        let is_known = |(key, value): (&String, &Value)| {
-            OBJECT_KEYWORDS.contains(&key.as_str())
-                || key.starts_with("x-")
-                // Additional properties of any type are ignored; those of one type are a map,
-                // which is kept as one argument.
-                || (key == "additionalProperties" && (value.is_boolean() || *value == json!({})))
-        };
-        let is_object = members.get("type").is_none_or(|kind| kind == "object");
-        if depth > MAX_COMPOSED || !is_object || !members.iter().all(is_known) {
+        // What remains of a discriminator has variants that could not be listed.
+        if depth > MAX_COMPOSED || !has_only_properties(members, |_| false) {
             return false;
         }
         for (index, composed) in array_member(members, "allOf").iter().enumerate() {
@@ -312,6 +308,24 @@ impl<'d> BodyFields<'d> {
         }
         true
     }
+}
+
+/// Returns `true` if a schema can be replaced by its properties; `is_known` names further keywords
+/// that may stand there.
+pub(super) fn has_only_properties(
+    members: &Map<String, Value>,
+    is_known: impl Fn(&str) -> bool,
+) -> bool {
+    let is_object = members.get("type").is_none_or(|kind| kind == "object");
+    is_object
+        && members.iter().all(|(key, value)| {
+            OBJECT_KEYWORDS.contains(&key.as_str())
+                || key.starts_with("x-")
+                || is_known(key)
+                // Additional properties of any type are ignored; those of one type are a map,
+                // which is kept as one argument.
+                || (key == "additionalProperties" && (value.is_boolean() || *value == json!({})))
+        })
 }
 
 /// Returns `true` if the model cannot set a parameter, because the client adds it: a credential, or
@@ -484,11 +498,11 @@ impl<'d> ArgumentCollector<'d> {
         schema: Value,
         required: bool,
     ) {
-        let name = if name == argument {
-            None
-        } else {
-            Some(name.to_owned())
-        };
+        let mut schema = schema;
+        if let (Some(title), Value::Object(members)) = (lost_name(Some(name)), &mut schema) {
+            members.entry("title").or_insert_with(|| title.into());
+        }
+        let name = (name != argument).then(|| name.to_owned());
         self.locations.insert(
             argument.clone(),
             Argument {

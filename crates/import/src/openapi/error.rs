@@ -34,7 +34,7 @@ pub enum OpenApiError {
         found: String,
     },
     /// The version is not supported.
-    #[error("unsupported OpenAPI version {found}; give a document of version 2.0, 3.0 or 3.1")]
+    #[error("unsupported OpenAPI version {found}; give a document of version 2.0, 3.0, 3.1 or 3.2")]
     Version {
         /// The version.
         found: String,
@@ -77,6 +77,8 @@ pub enum OperationProblem {
     UnnamedParameter,
     /// The location of a parameter is missing or unknown.
     UnknownParameterLocation,
+    /// A member of a path that is no operation and nothing else that a path may have.
+    UnknownMember(String),
     /// The schema of the arguments exceeds the limits of a tool.
     TooLarge,
 }
@@ -95,6 +97,7 @@ impl OperationProblem {
             Self::UnknownParameterLocation => {
                 "the parameter's `in` is missing or unknown".to_owned()
             }
+            Self::UnknownMember(name) => format!("a path has no member {name:?}"),
             Self::TooLarge => "the schema of the arguments is too large".to_owned(),
         }
     }
@@ -110,6 +113,11 @@ impl OperationProblem {
             Self::UnnamedParameter => "add `name`".to_owned(),
             Self::UnknownParameterLocation => {
                 "set `in` to path, query, header or cookie".to_owned()
+            }
+            Self::UnknownMember(_) => {
+                "write an HTTP method in lower case, or put another method under \
+                 `additionalOperations`"
+                    .to_owned()
             }
             Self::TooLarge => "split the operation, or shorten its schemas".to_owned(),
         }

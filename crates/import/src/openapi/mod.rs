@@ -1,4 +1,4 @@
-//! Reader for OpenAPI documents 2.0 (Swagger), 3.0 and 3.1, in JSON or YAML. Every operation
+//! Reader for OpenAPI documents 2.0 (Swagger), 3.0, 3.1 and 3.2, in JSON or YAML. Every operation
 //! becomes a tool.
 //!
 //! An operation contributes its name, its description, one JSON Schema for parameters and body, and
@@ -7,7 +7,10 @@
 //! References within the document are inlined. Circular references, and those of large schemas, are
 //! kept under `$defs`.
 //!
-//! Source: `spec.openapis.org/oas`, versions 2.0, 3.0.4 and 3.1.1.
+//! A schema with a discriminator also takes the properties of the schemas that extend it. Values of a
+//! `type: string` are texts: `1.10` in YAML is the text `1.10`.
+//!
+//! Source: `spec.openapis.org/oas`, versions 2.0, 3.0.4, 3.1.1 and 3.2.0.
 //!
 //! ```
 //! use picktools_import::openapi;
@@ -27,6 +30,7 @@
 //! ```
 
 mod arguments;
+mod discriminators;
 mod error;
 mod http;
 mod naming;
@@ -34,6 +38,7 @@ mod prose;
 mod reader;
 mod references;
 mod schemas;
+mod texts;
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -62,9 +67,13 @@ const MAX_KEY_CHARS: usize = 60;
 const MAX_PATH_CHARS: usize = 500;
 
 /// The HTTP methods that are operations of a path item.
-const METHODS: [&str; 8] = [
-    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+const METHODS: [&str; 9] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace", "query",
 ];
+/// The other members of a path item.
+const PATH_MEMBERS: [&str; 5] = ["summary", "description", "servers", "parameters", "$ref"];
+/// The member of a path item with the operations of further methods.
+const ADDITIONAL_OPERATIONS: &str = "additionalOperations";
 
 /// The content of an OpenAPI document.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,12 +121,15 @@ impl Document {
 impl Operation {
     /// Converts the operation to a tool definition in JSON.
     ///
-    /// `DELETE` is marked as destructive. `GET`, `HEAD` and `OPTIONS` are marked as read-only,
-    /// because the HTTP specification requires it.
+    /// `DELETE` is marked as destructive. `GET`, `HEAD`, `OPTIONS` and `QUERY` are marked as
+    /// read-only, because the HTTP specification requires it.
     ///
-    /// Source: RFC 9110, section 9.2.
+    /// Source: RFC 9110, section 9.2, and draft-ietf-httpbis-safe-method-w-body for `QUERY`.
     pub fn into_tool(self) -> Value {
-        let is_read_only = matches!(self.http.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        let is_read_only = matches!(
+            self.http.method.as_str(),
+            "GET" | "HEAD" | "OPTIONS" | "QUERY"
+        );
         let mut annotations = Map::new();
         if is_read_only {
             annotations.insert("readOnlyHint".to_owned(), true.into());
@@ -174,7 +186,11 @@ fn has_version_key(line: &str) -> bool {
 /// Invalid operations are not an error; they are in [`Document::left_out`].
 pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
     let text = text.trim_start_matches('\u{feff}');
-    let Json { value, repeated } = if text.trim_start().starts_with('{') {
+    let is_json = text.trim_start().starts_with('{');
+    let Json {
+        mut value,
+        repeated,
+    } = if is_json {
         serde_json::from_slice(&json::quote_long_numbers(text.as_bytes())).map_err(|error| {
             OpenApiError::Syntax {
                 line: error.line(),
@@ -189,10 +205,14 @@ pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
             message: fault.message.to_owned(),
         })?
     };
-    match repeated.into_iter().next() {
-        Some(pointer) => Err(OpenApiError::Repeated { pointer }),
-        None => from_value(&value),
+    if let Some(pointer) = repeated.into_iter().next() {
+        return Err(OpenApiError::Repeated { pointer });
     }
+    let written = (!is_json && texts::has_other_scalars(&value))
+        .then(|| yaml::scalar_texts(text, &value))
+        .flatten();
+    texts::keep(&mut value, written.as_ref());
+    from_prepared(value)
 }
 
 /// Reads a parsed document.
@@ -201,7 +221,16 @@ pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
 ///
 /// Those of [`parse_document`].
 pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
-    let version = Version::from_document(document)?;
+    let mut document = document.clone();
+    texts::keep(&mut document, None);
+    from_prepared(document)
+}
+
+/// Reads a document whose texts are texts.
+fn from_prepared(mut document: Value) -> Result<Document, OpenApiError> {
+    let version = Version::from_document(&document)?;
+    discriminators::flatten(&mut document);
+    let document = &document;
     let references = References::new(document);
     let paths = document.get("paths").and_then(Value::as_object);
     let mut entries = Vec::new();
@@ -212,7 +241,7 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
         }
         let at = format!("/paths/{}", references::part(path));
         match references.object(item, &at) {
-            Ok(item) => entries.extend(operations(path, item, &at)),
+            Ok(item) => operations(path, item, at, &mut entries, &mut left_out),
             Err(fault) => {
                 left_out.push(fault.into_skipped(marked(path, MAX_PATH_CHARS).into_owned()));
             }
@@ -295,42 +324,69 @@ impl Version {
 /// An operation of the document that is not yet read.
 struct OperationEntry<'d> {
     path: &'d str,
-    method: &'static str,
+    /// As HTTP sends it.
+    method: String,
     item: &'d Map<String, Value>,
     operation: &'d Value,
     /// JSON pointer to the operation.
     at: String,
+    /// JSON pointer to the path item.
+    item_at: String,
 }
 
 impl OperationEntry<'_> {
     fn label(&self) -> String {
-        format!(
-            "{} {}",
-            self.method.to_uppercase(),
-            marked(self.path, MAX_PATH_CHARS)
-        )
+        format!("{} {}", self.method, marked(self.path, MAX_PATH_CHARS))
     }
 }
 
+/// Collects the operations of a path item in the order of the document, and reports its unknown
+/// members.
 fn operations<'d>(
     path: &'d str,
     item: &'d Map<String, Value>,
-    at: &str,
-) -> Vec<OperationEntry<'d>> {
-    let mut entries = Vec::new();
-    // The order is that of the document, not of `METHODS`.
-    for (key, operation) in item {
-        if let Some(method) = METHODS.into_iter().find(|method| method == key) {
-            entries.push(OperationEntry {
-                path,
-                method,
-                item,
-                operation,
-                at: format!("{at}/{method}"),
-            });
+    at: String,
+    entries: &mut Vec<OperationEntry<'d>>,
+    left_out: &mut Vec<SkippedOperation>,
+) {
+    let entry = |method: String, operation, operation_at| OperationEntry {
+        path,
+        method,
+        item,
+        operation,
+        at: operation_at,
+        item_at: at.clone(),
+    };
+    let mut unknown = |key: &str, pointer: String| {
+        let name = marked(key, MAX_KEY_CHARS).into_owned();
+        let error = OperationError::new(pointer, OperationProblem::UnknownMember(name));
+        left_out.push(error.into_skipped(marked(path, MAX_PATH_CHARS).into_owned()));
+    };
+    for (key, value) in item {
+        let key_at = format!("{at}/{}", references::part(key));
+        if METHODS.contains(&key.as_str()) {
+            entries.push(entry(key.to_uppercase(), value, key_at));
+        } else if let (ADDITIONAL_OPERATIONS, Value::Object(additional)) = (key.as_str(), value) {
+            for (method, operation) in additional {
+                let method_at = format!("{key_at}/{}", references::part(method));
+                if is_method(method) {
+                    entries.push(entry(method.clone(), operation, method_at));
+                } else {
+                    unknown(method, method_at);
+                }
+            }
+        } else if !PATH_MEMBERS.contains(&key.as_str()) && !key.starts_with("x-") {
+            unknown(key, key_at);
         }
     }
-    entries
+}
+
+/// Returns `true` if a text can be sent as a method.
+///
+/// Source: RFC 9110, section 5.6.2.
+fn is_method(text: &str) -> bool {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !text.is_empty() && text.len() <= MAX_KEY_CHARS && text.chars().all(is_token)
 }
 
 /// Reader for the operations of one document.
@@ -358,6 +414,8 @@ impl<'d> OperationReader<'d> {
             (true, false) => (None, description),
             (false, false) => ((summary != description).then_some(summary), description),
         };
+        let id = references::text_member(operation, "operationId");
+        let title = title.or_else(|| naming::lost_name(id));
         let security = http::security(self.document, operation, &self.references);
         let arguments = arguments::convert(self, entry, operation, &security)?;
         let mut tags = Vec::new();
@@ -369,17 +427,13 @@ impl<'d> OperationReader<'d> {
         }
         Ok(Operation {
             label: entry.label(),
-            name: naming::name(
-                references::text_member(operation, "operationId"),
-                entry.method,
-                entry.path,
-            ),
+            name: naming::name(id, &entry.method.to_lowercase(), entry.path),
             title,
             description,
             tags,
             parameters: arguments.schema,
             http: HttpOperation {
-                method: entry.method.to_uppercase(),
+                method: entry.method.clone(),
                 url: format!("{}{}", http::server(self, entry, operation), entry.path),
                 arguments: arguments.locations,
                 content_type: arguments.content_type,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Operation;
+use super::{Operation, prose};
 
 /// The longest name, in characters.
 const MAX_NAME_CHARS: usize = 128;
@@ -16,6 +16,14 @@ pub(super) fn name(id: Option<&str>, method: &str, path: &str) -> String {
     } else {
         id
     }
+}
+
+/// Returns the words of a name of which [`plain`] drops letters.
+pub(super) fn lost_name(name: Option<&str>) -> Option<String> {
+    let name = name?;
+    let is_lost = |c: char| c.is_alphanumeric() && !c.is_ascii();
+    name.contains(is_lost)
+        .then(|| prose::clean(name, MAX_NAME_CHARS))
 }
 
 /// Makes a name from a method and a path: `get` and `/users/{id}/posts` become
