@@ -25,6 +25,7 @@ mod learn;
 mod live;
 mod llm;
 mod mcp;
+mod memory;
 mod models;
 mod numbers;
 mod origin;

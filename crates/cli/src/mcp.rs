@@ -20,7 +20,7 @@ use crate::interruption::{SignalRequest, Signals};
 use crate::reading::{self, ReadingArgs};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
-use crate::{args, heading, output};
+use crate::{args, heading, memory, output};
 
 /// The interval of checks for a new snapshot in the store.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -486,6 +486,7 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 
 impl McpCommand {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
+        memory::use_small_pages();
         self.gateway.aliases = self.aliases.take();
         let options = self.gateway.options(&self.servers, Share::All)?;
         let runtime = crate::gateway_runtime()?;

@@ -16,7 +16,7 @@ use crate::interruption::Signals;
 use crate::mcp::{CatalogFiles, GatewayArgs, Providers};
 use crate::reading::ReadingArgs;
 use crate::servers::ServerArgs;
-use crate::{heading, output};
+use crate::{heading, memory, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,6 +105,7 @@ impl ServeCommand {
             print_new_key(name)?;
             return Ok(ExitCode::SUCCESS);
         }
+        memory::use_small_pages();
         let mut gateway_args = self.gateway;
         // They are aliases of all tools, also of those of servers.
         gateway_args.aliases = self.reading.leave_aliases();

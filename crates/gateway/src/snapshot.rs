@@ -26,6 +26,7 @@ use picktools::{
 use picktools_call::Hydrator;
 use picktools_import::mcp::Server;
 use picktools_provider::{Tokenizer, Translation};
+use picktools_state::keys::digest;
 use picktools_state::{StateStamp, StateStore, lock};
 use serde_json::Value;
 
@@ -113,8 +114,18 @@ pub struct View {
     /// The visible tools that are shown as one.
     pub(crate) merged: MergedTools,
     tokens: OnceLock<usize>,
+    list_digests: OnceLock<ListDigests>,
     /// The shared store whose faults are reported with picks.
     store: Option<StateStore>,
+}
+
+/// The digests of the lists that clients of a view can be shown. Sessions notice changes by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListDigests {
+    /// The definitions of all visible tools.
+    pub(crate) all: [u8; 32],
+    /// The definitions of the visible tools that are always listed.
+    pub(crate) always_listed: [u8; 32],
 }
 
 impl Snapshot {
@@ -311,6 +322,7 @@ impl Snapshot {
             always_listed,
             merged,
             tokens: OnceLock::new(),
+            list_digests: OnceLock::new(),
             store: self.store.clone(),
         })
     }
@@ -372,6 +384,18 @@ impl Snapshot {
         *view.tokens.get_or_init(|| {
             let definitions = self.shown_definitions(view, &view.tools);
             Tokenizer::O200k.count(&serde_json::json!(definitions).to_string())
+        })
+    }
+
+    /// Returns the digests of the lists of a view, which are computed once.
+    pub(crate) fn list_digests(&self, view: &View) -> ListDigests {
+        let digest_of = |tools: &[Arc<Tool>]| {
+            let definitions = self.shown_definitions(view, tools);
+            digest(&serde_json::json!(definitions).to_string())
+        };
+        *view.list_digests.get_or_init(|| ListDigests {
+            all: digest_of(&view.tools),
+            always_listed: digest_of(&view.always_listed),
         })
     }
 }

@@ -88,6 +88,9 @@ mod unix {
         let Some(program) = command.next() else {
             return ExitCode::from(2);
         };
+        // The gateway has no huge pages, which its programs would inherit.
+        #[cfg(target_os = "linux")]
+        let _refused = rustix::thread::disable_transparent_huge_pages(false);
         // The parent has done this already, unless another program is the parent.
         let leads_group = setpgid(None, None).is_ok();
         let mut child = match Command::new(program).args(command).spawn() {

@@ -84,6 +84,11 @@ impl Serving {
         crate::endings::signal(self.child.id(), name);
     }
 
+    /// Returns the process id of the gateway.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the gateway to end.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         crate::gateway::ended(&mut self.child)
@@ -138,7 +143,7 @@ impl Serving {
     }
 
     /// Starts a session of a protocol revision.
-    fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
+    pub(crate) fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = self.post(
             headers,
@@ -235,7 +240,7 @@ impl Answer {
     }
 }
 
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     serving: &'a Serving,
     id: String,
     version: String,
@@ -252,7 +257,7 @@ impl Session<'_> {
         self.serving.post(&headers, message)
     }
 
-    fn ask(&self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> Value {
         self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
             .message(1)
     }

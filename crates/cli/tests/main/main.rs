@@ -52,6 +52,9 @@ mod real_clients;
 mod endings;
 // A gateway under load, and restarts.
 mod load;
+// The memory of a gateway.
+#[cfg(target_os = "linux")]
+mod memory;
 // A store that several gateways share.
 mod shared_store;
 // The HTTP API.

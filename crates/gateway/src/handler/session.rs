@@ -23,7 +23,7 @@ use crate::large_results;
 use crate::metrics::GatewayEvent;
 use crate::sessions::{SessionTools, Sessions};
 use crate::settings::Mode;
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::{ListDigests, Snapshot, View};
 use crate::upstream::Owner;
 
 /// The most tools that a dynamic list adds.
@@ -290,27 +290,26 @@ pub(super) async fn notify_changes<T, F>(
     T: Fn() -> F,
     F: Future<Output = bool>,
 {
-    // All visible tools, and those of them that are always listed.
-    let lists = |snapshot: &Snapshot| -> Option<[Vec<String>; 2]> {
+    // Digests in place of lists: each session keeps them as long as it lasts.
+    let digests = |snapshot: &Snapshot| {
         let view = snapshot.view(role).ok()?;
-        Some([&view.tools, &view.always_listed].map(|tools| {
-            let definitions = snapshot.shown_definitions(&view, tools);
-            definitions.iter().map(Value::to_string).collect()
-        }))
+        Some(snapshot.list_digests(&view))
     };
     let mut previous = {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        lists(&snapshot)
+        digests(&snapshot)
     };
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let current = lists(&snapshot);
+        let current = digests(&snapshot);
         let Some(is_shown_all) = is_shown_all() else {
             return;
         };
-        let position = if is_shown_all { 0 } else { 1 };
-        let has_changed = current.as_ref().map(|lists| &lists[position])
-            != previous.as_ref().map(|lists| &lists[position]);
+        let shown_digest = |digests: ListDigests| match is_shown_all {
+            true => digests.all,
+            false => digests.always_listed,
+        };
+        let has_changed = current.map(shown_digest) != previous.map(shown_digest);
         previous = current;
         if has_changed && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
             return;

@@ -215,6 +215,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Returns the process id of the gateway.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn send(&mut self, message: &Value) {
         self.write(&format!("{message}\n"));
     }
