@@ -65,12 +65,22 @@ impl Provider {
     /// Those of [`Provider::answer`], and [`ResponseError::Truncated`] if the answer reached the
     /// token limit after a call began, because the arguments may be incomplete.
     pub fn calls(self, response: &Value) -> Result<Vec<ToolCall>, ResponseError> {
-        let Answer { calls, finish, .. } = self.answer(response)?;
-        match calls.last() {
-            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::Truncated {
+        self.answer(response)?.into_calls()
+    }
+}
+
+impl Answer {
+    /// Returns the calls, unless the last one may lack its end.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseError::Truncated`] if the answer has calls and reached the token limit.
+    pub fn into_calls(self) -> Result<Vec<ToolCall>, ResponseError> {
+        match self.calls.last() {
+            Some(last) if self.finish == Some(Finish::Length) => Err(ResponseError::Truncated {
                 name: last.name.clone(),
             }),
-            _ => Ok(calls),
+            _ => Ok(self.calls),
         }
     }
 }

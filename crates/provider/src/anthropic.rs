@@ -6,10 +6,11 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
-use super::calls::{Arguments, ToolCall};
+use super::calls::ToolCall;
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
 use super::naming::NameRule;
+use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Messages, list_items};
@@ -106,44 +107,37 @@ impl Format for Anthropic {
                 _ => {}
             }
         }
-        partial.set_finish(answer.text_if_any("stop_reason"), |reason| match reason {
-            "end_turn" | "stop_sequence" | "tool_use" => Finish::Complete,
-            "max_tokens" | "model_context_window_exceeded" => Finish::Length,
-            "refusal" => Finish::Refused,
-            _ => Finish::Other,
-        });
+        partial.set_finish(answer.text_if_any("stop_reason"), finish);
         Ok(())
     }
 
     fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        let index = |event: &JsonCursor<'_>| event.need("index")?.whole_number();
+        let index = event.get("index").map(|index| index.whole_number());
+        let index = index.transpose()?;
         match event.optional_text("type")? {
             Some("content_block_start") => {
                 let block = event.need("content_block")?;
-                if block.object()?.optional_text("type")? == Some("tool_use") {
-                    let (index, started) = (index(event)?, tool_use(&block)?);
-                    let call = stream.call_at(index)?;
-                    (call.id, call.name) = (started.id, started.name);
-                    if let Arguments::Json(value) = started.arguments {
-                        call.initial_arguments = Some(value);
-                    }
+                match (block.object()?.optional_text("type")?, index) {
+                    (Some("tool_use"), _) => stream.take(tool_use_piece(&block, index)?)?,
+                    (_, Some(index)) => stream.start_other_part(index),
+                    _ => {}
                 }
             }
-            Some("content_block_delta") => {
-                let delta = event.need("delta")?;
-                if delta.object()?.optional_text("type")? == Some("input_json_delta") {
-                    let (index, text) = (index(event)?, delta.need("partial_json")?.text()?);
-                    // Other blocks with JSON deltas, such as a provider's search, are not calls.
-                    if stream.started_call(index).is_some() {
-                        stream.append(index, text)?;
-                    }
-                }
-            }
+            Some("content_block_delta") => push_delta(&event.need("delta")?, index, stream)?,
             Some("content_block_stop") => {
-                if let Some(call) = stream.started_call(index(event)?) {
+                if let Some(index) = index.filter(|index| !stream.is_other_part(*index))
+                    && let Some(call) = stream.call_at(index)
+                {
                     call.complete = true;
                 }
             }
+            Some("message_delta") => {
+                let delta = event.get("delta");
+                if let Some(reason) = delta.and_then(|delta| delta.text_if_any("stop_reason")) {
+                    stream.end_with(reason, finish);
+                }
+            }
+            Some("message_stop") => stream.end(),
             _ => {}
         }
         Ok(())
@@ -190,7 +184,15 @@ impl Format for Anthropic {
     }
 }
 
-/// Parses a `tool_use` block.
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "end_turn" | "stop_sequence" | "tool_use" => Finish::Complete,
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::Refused,
+        _ => Finish::Other,
+    }
+}
+
 /// Returns the block of a call's result.
 fn result_block(id: &str, result: &CallResult) -> Value {
     let block =
@@ -205,6 +207,50 @@ fn result_block(id: &str, result: &CallResult) -> Value {
     }
 }
 
+/// Reads the start of a `tool_use` block as a piece of a call.
+fn tool_use_piece<'v>(
+    block: &JsonCursor<'v>,
+    index: Option<u64>,
+) -> Result<CallPiece<'v>, ResponseError> {
+    let id = block.optional_text("id")?;
+    Ok(CallPiece {
+        index,
+        id: id.filter(|id| !id.is_empty()),
+        name: Some(block.need("name")?.text()?),
+        arguments: block.argument_piece("input"),
+    })
+}
+
+/// Takes a part of a block.
+fn push_delta(
+    delta: &JsonCursor<'_>,
+    index: Option<u64>,
+    stream: &mut CallStream,
+) -> Result<(), ResponseError> {
+    match delta.object()?.optional_text("type")? {
+        Some("text_delta") => {
+            if let Some(text) = delta.text_if_any("text") {
+                stream.push_text(text);
+            }
+        }
+        Some("input_json_delta") => {
+            let arguments = delta.argument_piece("partial_json");
+            // Other blocks with JSON deltas, such as a provider's search, are not calls.
+            let is_other = index.is_some_and(|index| stream.is_other_part(index));
+            if !is_other && !stream.is_empty() {
+                stream.take(CallPiece {
+                    index,
+                    arguments,
+                    ..CallPiece::default()
+                })?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Parses a `tool_use` block.
 fn tool_use(block: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     Ok(ToolCall {
         id: block.optional_text("id")?.map(str::to_owned),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pieces::ArgumentPiece;
 use crate::ResponseError;
 
 /// The largest total size of the arguments in one answer, in bytes.
@@ -31,6 +32,16 @@ pub enum Arguments {
     Text(String),
     /// A JSON value.
     Json(Value),
+}
+
+impl Arguments {
+    /// Returns the arguments as the only piece of a streamed call.
+    pub(super) fn piece(&self) -> ArgumentPiece<'_> {
+        match self {
+            Self::Text(text) => ArgumentPiece::Text(text),
+            Self::Json(value) => ArgumentPiece::Json(value),
+        }
+    }
 }
 
 // A string is always text, because arguments that are a JSON string do not occur.
@@ -88,7 +99,7 @@ pub(super) fn too_many_bytes() -> ResponseError {
 }
 
 /// Returns the size of a value as compact JSON, in bytes.
-fn json_size(value: &Value) -> usize {
+pub(super) fn json_size(value: &Value) -> usize {
     struct ByteCounter(usize);
     impl std::io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -8,11 +8,14 @@ use crate::ResponseError;
 /// The largest size of one event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
+/// The event that ends streams of OpenAI. It is the only one that is not a JSON object.
+pub(super) const END_EVENT: &str = "[DONE]";
+
 /// Parser for the events of a stream: server-sent events or JSON Lines.
 ///
 /// The input may be split at any byte. Consecutive `data:` lines up to an empty line are one event.
 /// A line that is not a field of server-sent events is an event of its own. The `[DONE]` at the end
-/// of OpenAI streams is ignored.
+/// of OpenAI streams is an event, too: the string `"[DONE]"`.
 #[derive(Debug, Default)]
 pub struct EventReader {
     /// The bytes of the current, unfinished line.
@@ -89,7 +92,11 @@ impl EventReader {
 
     fn take_data(&mut self, events: &mut Vec<Value>) -> Result<(), ResponseError> {
         let data = std::mem::take(&mut self.data);
-        if data.is_empty() || data == b"[DONE]" {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if data == END_EVENT.as_bytes() {
+            events.push(END_EVENT.into());
             return Ok(());
         }
         self.count += 1;
@@ -132,13 +139,13 @@ mod tests {
     fn events_do_not_depend_on_the_chunk_size() {
         let streams = [
             "event: delta\r\ndata: {\"a\": \"é\"}\r\n\r\n: ping\n\ndata: {\"b\":\ndata: 2}\n\ndata: [DONE]\n\n",
-            "{\"a\": \"é\"}\n{\"b\": 2}",
+            "{\"a\": \"é\"}\n{\"b\": 2}\n[DONE]",
         ];
         for stream in streams {
             for chunk_size in [1, 3, 1000] {
                 assert_eq!(
                     read_events(stream, chunk_size),
-                    Ok(vec![json!({"a": "é"}), json!({"b": 2})]),
+                    Ok(vec![json!({"a": "é"}), json!({"b": 2}), json!("[DONE]")]),
                     "{stream} by {chunk_size}"
                 );
             }

@@ -10,6 +10,7 @@ use super::calls::ToolCall;
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
+use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages, list_items};
@@ -92,26 +93,31 @@ impl Format for Gemini {
                     .for_each(|text| partial.push_text(text)),
             }
         }
-        partial.set_finish(
-            candidate.text_if_any("finishReason"),
-            |reason| match reason {
-                "STOP" => Finish::Complete,
-                "MAX_TOKENS" => Finish::Length,
-                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT"
-                | "SPII" => Finish::Refused,
-                _ => Finish::Other,
-            },
-        );
+        partial.set_finish(candidate.text_if_any("finishReason"), finish);
         Ok(())
     }
 
-    /// Takes complete calls. A chunk may have no candidates.
+    /// Takes complete calls. A chunk may have no candidates. Some servers send the arguments of a
+    /// call in later chunks.
     fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
         for candidate in event.optional_list("candidates")?.iter().take(1) {
             for part in parts(candidate)? {
-                if let Some(call) = part.object()?.get("functionCall") {
-                    stream.add(function_call(&call)?)?;
+                match part.object()?.get("functionCall") {
+                    Some(call) => {
+                        if stream.is_empty() {
+                            call.need("name")?;
+                        }
+                        stream.take_complete(call_piece(&call)?)?;
+                    }
+                    None if part.value["thought"] == true => {}
+                    None => part
+                        .text_if_any("text")
+                        .into_iter()
+                        .for_each(|text| stream.push_text(text)),
                 }
+            }
+            if let Some(reason) = candidate.text_if_any("finishReason") {
+                stream.end_with(reason, finish);
             }
         }
         Ok(())
@@ -174,6 +180,30 @@ fn parts<'v>(candidate: &JsonCursor<'v>) -> Result<Vec<JsonCursor<'v>>, Response
     match candidate.object()?.get("content") {
         Some(content) => content.object()?.optional_list("parts"),
         None => Ok(Vec::new()),
+    }
+}
+
+fn call_piece<'v>(call: &JsonCursor<'v>) -> Result<CallPiece<'v>, ResponseError> {
+    let text = |key| {
+        call.optional_text(key)
+            .map(|text| text.filter(|text| !text.is_empty()))
+    };
+    Ok(CallPiece {
+        index: None,
+        id: text("id")?,
+        name: text("name")?,
+        arguments: call.argument_piece("args"),
+    })
+}
+
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "STOP" => Finish::Complete,
+        "MAX_TOKENS" => Finish::Length,
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
+            Finish::Refused
+        }
+        _ => Finish::Other,
     }
 }
 

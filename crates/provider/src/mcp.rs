@@ -8,6 +8,7 @@ use super::answer::PartialAnswer;
 use super::calls::ToolCall;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
+use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::translate::{ChangeCode, ChangeLog};
@@ -87,7 +88,15 @@ impl Format for Mcp {
 
     fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
         match event.optional_text("method")? {
-            Some("tools/call") => stream.add(call(event)?),
+            Some("tools/call") => {
+                let call = call(event)?;
+                stream.take_complete(CallPiece {
+                    index: None,
+                    id: call.id.as_deref(),
+                    name: Some(&call.name),
+                    arguments: Some(call.arguments.piece()),
+                })
+            }
             _ => Ok(()),
         }
     }

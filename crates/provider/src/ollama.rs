@@ -46,21 +46,25 @@ impl Format for Ollama {
         if let Some(text) = message.text_if_any("content") {
             partial.push_text(text);
         }
-        partial.set_finish(answer.text_if_any("done_reason"), |reason| match reason {
-            "stop" => Finish::Complete,
-            "length" => Finish::Length,
-            _ => Finish::Other,
-        });
+        partial.set_finish(answer.text_if_any("done_reason"), finish);
         Ok(())
     }
 
-    /// Takes complete calls.
+    /// Takes complete calls. Some servers send the arguments of a call in later chunks.
     fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        let Some(message) = event.get("message") else {
-            return Ok(());
-        };
-        for call in message.object()?.optional_list("tool_calls")? {
-            stream.add(openai_chat::function_call(&call)?)?;
+        if let Some(message) = event.get("message") {
+            for call in message.object()?.optional_list("tool_calls")? {
+                if stream.is_empty() {
+                    call.need_object("function")?.need("name")?;
+                }
+                stream.take_complete(openai_chat::call_piece(&call)?)?;
+            }
+            if let Some(text) = message.text_if_any("content") {
+                stream.push_text(text);
+            }
+        }
+        if let Some(reason) = event.text_if_any("done_reason") {
+            stream.end_with(reason, finish);
         }
         Ok(())
     }
@@ -96,6 +100,14 @@ impl Format for Ollama {
             key: BEARER,
             headers: &[],
         })
+    }
+}
+
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "stop" => Finish::Complete,
+        "length" => Finish::Length,
+        _ => Finish::Other,
     }
 }
 

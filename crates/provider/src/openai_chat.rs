@@ -9,6 +9,7 @@ use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, Strictness};
+use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Messages, list_items};
@@ -55,24 +56,14 @@ impl Format for OpenAiChat {
         };
         let message = choice.need_object("message")?;
         for call in message.optional_list("tool_calls")? {
-            // In addition to functions there are custom tools, whose input is free text.
-            if call
-                .object()?
-                .optional_text("type")?
-                .is_none_or(|kind| kind == "function")
-            {
+            if is_function(&call)? {
                 partial.calls.add(function_call(&call)?)?;
             }
         }
         if let Some(text) = message.text_if_any("content") {
             partial.push_text(text);
         }
-        partial.set_finish(choice.text_if_any("finish_reason"), |reason| match reason {
-            "stop" | "tool_calls" | "function_call" => Finish::Complete,
-            "length" => Finish::Length,
-            "content_filter" => Finish::Refused,
-            _ => Finish::Other,
-        });
+        partial.set_finish(choice.text_if_any("finish_reason"), finish);
         Ok(())
     }
 
@@ -88,11 +79,16 @@ impl Format for OpenAiChat {
             }
             if let Some(message) = choice.get("delta") {
                 for delta in message.object()?.optional_list("tool_calls")? {
-                    push_delta(&delta, stream)?;
+                    if is_function(&delta)? {
+                        stream.take(call_piece(&delta)?)?;
+                    }
+                }
+                if let Some(text) = message.text_if_any("content") {
+                    stream.push_text(text);
                 }
             }
-            if choice.get("finish_reason").is_some() {
-                stream.end();
+            if let Some(reason) = choice.get("finish_reason") {
+                stream.end_with(reason.text()?, finish);
             }
         }
         Ok(())
@@ -128,6 +124,22 @@ impl Format for OpenAiChat {
     }
 }
 
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "stop" | "tool_calls" | "function_call" => Finish::Complete,
+        "length" => Finish::Length,
+        "content_filter" => Finish::Refused,
+        _ => Finish::Other,
+    }
+}
+
+/// Returns `true` if a call is one of a function. There are also custom tools, whose input is free
+/// text.
+fn is_function(call: &JsonCursor<'_>) -> Result<bool, ResponseError> {
+    let kind = call.object()?.optional_text("type")?;
+    Ok(kind.is_none_or(|kind| matches!(kind, "" | "function")))
+}
+
 /// Parses a call of a message. Ollama uses the same form.
 pub(super) fn function_call(call: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     let function = call.need_object("function")?;
@@ -152,32 +164,22 @@ pub(super) fn called_names(message: &Map<String, Value>) -> Vec<&Value> {
     names
 }
 
-fn push_delta(delta: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-    let id = delta
-        .object()?
-        .optional_text("id")?
-        .filter(|id| !id.is_empty());
-    let index = match delta.get("index") {
-        Some(number) => number.whole_number()?,
-        // Some servers omit the index: a new id then starts a new call.
-        None => stream.index_from_id(id),
+/// Reads an entry of `tool_calls` as a piece of a call.
+pub(super) fn call_piece<'v>(call: &JsonCursor<'v>) -> Result<CallPiece<'v>, ResponseError> {
+    let mut piece = CallPiece {
+        id: call
+            .object()?
+            .optional_text("id")?
+            .filter(|id| !id.is_empty()),
+        ..CallPiece::default()
     };
-    let call = stream.call_at(index)?;
-    if call.id.is_none() {
-        call.id = id.map(str::to_owned);
+    if let Some(index) = call.get("index") {
+        piece.index = Some(index.whole_number()?);
     }
-    let Some(function) = delta.get("function") else {
-        return Ok(());
-    };
-    if let Some(name) = function.object()?.optional_text("name")? {
-        // Some servers repeat the complete name in every delta.
-        if call.name != name {
-            call.name.push_str(name);
-            stream.count(name.len())?;
-        }
+    if let Some(function) = call.get("function") {
+        let name = function.object()?.optional_text("name")?;
+        piece.name = name.filter(|name| !name.is_empty());
+        piece.arguments = function.argument_piece("arguments");
     }
-    match function.optional_text("arguments")? {
-        Some(text) => stream.append(index, text),
-        None => Ok(()),
-    }
+    Ok(piece)
 }

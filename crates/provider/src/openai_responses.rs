@@ -6,10 +6,11 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
-use super::calls::{Arguments, ToolCall};
+use super::calls::ToolCall;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
 use super::openai_chat;
+use super::pieces::{CallItem, ItemArguments};
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages};
@@ -64,47 +65,36 @@ impl Format for OpenAiResponses {
                 _ => {}
             }
         }
-        let reason = answer
-            .get("incomplete_details")
-            .and_then(|details| details.text_if_any("reason"));
-        partial.set_finish(
-            reason.or(answer.text_if_any("status")),
-            |reason| match reason {
-                "completed" => Finish::Complete,
-                "max_output_tokens" => Finish::Length,
-                "content_filter" => Finish::Refused,
-                _ => Finish::Other,
-            },
-        );
+        partial.set_finish(finish_reason(answer), finish);
         Ok(())
     }
 
     fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        let index = |event: &JsonCursor<'_>| event.need("output_index")?.whole_number();
-        match event.optional_text("type")? {
+        let kind = event.optional_text("type")?;
+        match kind {
             Some("error") => {
                 let message = event.optional_text("message")?.unwrap_or("no reason given");
                 return Err(event.refused(message.to_owned()));
             }
-            Some(kind @ ("response.output_item.added" | "response.output_item.done")) => {
-                let item = event.need("item")?;
-                if item.object()?.optional_text("type")? != Some("function_call") {
-                    return Ok(());
-                }
-                let (index, received) = (index(event)?, function_call(&item)?);
-                let call = stream.call_at(index)?;
-                (call.id, call.name) = (received.id, received.name);
-                call.complete = kind.ends_with("done");
-                match received.arguments {
-                    Arguments::Text(text) => stream.replace(index, &text)?,
-                    Arguments::Json(value) => call.initial_arguments = Some(value),
-                }
+            Some("response.output_item.added" | "response.output_item.done") => {
+                let is_complete = kind.is_some_and(|kind| kind.ends_with("done"));
+                take_item(&event.need("item")?, index(event)?, is_complete, stream)?;
             }
             Some("response.function_call_arguments.delta") => {
-                stream.append(index(event)?, event.need("delta")?.text()?)?;
+                let arguments = event.argument_piece("delta").map(ItemArguments::Part);
+                take_arguments(event, arguments, stream)?;
             }
             Some("response.function_call_arguments.done") => {
-                stream.replace(index(event)?, event.need("arguments")?.text()?)?;
+                let arguments = event.argument_piece("arguments").map(ItemArguments::All);
+                take_arguments(event, arguments, stream)?;
+            }
+            Some("response.output_text.delta") => {
+                if let Some(text) = event.text_if_any("delta") {
+                    stream.push_text(text);
+                }
+            }
+            Some("response.completed" | "response.incomplete") => {
+                take_response(event, stream)?;
             }
             _ => {}
         }
@@ -148,6 +138,77 @@ impl Format for OpenAiResponses {
             headers: &[],
         })
     }
+}
+
+/// Returns the reason for the end of a response.
+fn finish_reason<'v>(response: &JsonCursor<'v>) -> Option<&'v str> {
+    let details = response.get("incomplete_details");
+    let reason = details.and_then(|details| details.text_if_any("reason"));
+    reason.or(response.text_if_any("status"))
+}
+
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "completed" => Finish::Complete,
+        "max_output_tokens" => Finish::Length,
+        "content_filter" => Finish::Refused,
+        _ => Finish::Other,
+    }
+}
+
+/// Returns the index of the item of an event. Some servers omit it.
+fn index(event: &JsonCursor<'_>) -> Result<Option<u64>, ResponseError> {
+    let index = event.get("output_index").map(|index| index.whole_number());
+    index.transpose()
+}
+
+/// Takes the start or the end of an item.
+fn take_item(
+    item: &JsonCursor<'_>,
+    index: Option<u64>,
+    is_complete: bool,
+    stream: &mut CallStream,
+) -> Result<(), ResponseError> {
+    if item.object()?.optional_text("type")? != Some("function_call") {
+        return Ok(());
+    }
+    stream.take_item(CallItem {
+        index,
+        item_id: item.optional_text("id")?,
+        call: function_call(item)?,
+        is_complete,
+    })
+}
+
+fn take_arguments(
+    event: &JsonCursor<'_>,
+    arguments: Option<ItemArguments<'_>>,
+    stream: &mut CallStream,
+) -> Result<(), ResponseError> {
+    match arguments {
+        Some(arguments) => {
+            stream.take_item_arguments(index(event)?, event.optional_text("item_id")?, arguments)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes the end of the response, and its items if the stream had none.
+fn take_response(event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+    let Some(response) = event.get("response") else {
+        stream.end();
+        return Ok(());
+    };
+    if stream.is_empty() {
+        for item in response.object()?.optional_list("output")? {
+            take_item(&item, None, true, stream)?;
+        }
+    }
+    match finish_reason(&response) {
+        Some(reason) => stream.end_with(reason, finish),
+        None => stream.end(),
+    }
+    Ok(())
 }
 
 fn function_call(item: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {

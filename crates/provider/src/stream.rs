@@ -1,15 +1,19 @@
 //! Assembly of tool calls from a streamed answer.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::Provider;
-use super::calls::{
-    self, Arguments, CallCollector, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall,
-};
+use super::answer::{Answer, Finish};
+use super::calls::{self, CallCollector, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+use super::events::END_EVENT;
+use super::pieces::{ArgumentPiece, CallItem, CallPiece, ItemArguments, PartialCall};
 use super::wire::JsonCursor;
 use crate::ResponseError;
+
+/// The largest size of the text that a stream keeps, in bytes.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Assembler for the calls of a streamed answer.
 ///
@@ -36,26 +40,21 @@ use crate::ResponseError;
 #[derive(Debug)]
 pub struct CallStream {
     provider: Provider,
-    /// Calls that arrived complete.
-    complete: CallCollector,
-    /// Calls that arrive in parts, by the index that the provider gives.
-    partial_calls: BTreeMap<u64, PartialCall>,
-    /// The total size of arguments in the partial calls, in bytes.
+    /// The calls, in the order in which they started.
+    calls: Vec<PartialCall>,
+    /// The position of the latest call at each index that the provider gives.
+    latest: HashMap<u64, usize>,
+    /// The positions of calls by their ids, and by the ids of the items that contain them.
+    by_id: HashMap<String, usize>,
+    /// The indexes at which the latest part of the answer is not a call.
+    other_parts: HashSet<u64>,
+    /// The position of the call of the last piece.
+    last: Option<usize>,
+    /// The total size of names, ids and arguments, in bytes.
     bytes: usize,
-    /// The index of the last part.
-    last: Option<u64>,
+    text: Option<String>,
+    finish: Option<Finish>,
     ended: bool,
-}
-
-/// A call whose arguments are still arriving.
-#[derive(Debug, Default)]
-pub(super) struct PartialCall {
-    pub(super) id: Option<String>,
-    pub(super) name: String,
-    text: String,
-    /// Arguments from the start of the call, which apply if no text follows.
-    pub(super) initial_arguments: Option<Value>,
-    pub(super) complete: bool,
 }
 
 impl CallStream {
@@ -63,10 +62,14 @@ impl CallStream {
     pub fn new(provider: Provider) -> Self {
         Self {
             provider,
-            complete: CallCollector::default(),
-            partial_calls: BTreeMap::new(),
-            bytes: 0,
+            calls: Vec::new(),
+            latest: HashMap::new(),
+            by_id: HashMap::new(),
+            other_parts: HashSet::new(),
             last: None,
+            bytes: 0,
+            text: None,
+            finish: None,
             ended: false,
         }
     }
@@ -78,6 +81,10 @@ impl CallStream {
     /// [`ResponseError`] if the event reports an error or has an unexpected shape, or if the calls
     /// exceed the limits.
     pub fn push(&mut self, event: &Value) -> Result<(), ResponseError> {
+        if event == END_EVENT {
+            self.ended = true;
+            return Ok(());
+        }
         self.provider
             .format()
             .push(&JsonCursor::open(self.provider, event)?, self)
@@ -87,306 +94,258 @@ impl CallStream {
     ///
     /// # Errors
     ///
-    /// [`ResponseError::Truncated`] if the stream ended inside a call.
+    /// [`ResponseError::Truncated`] if the stream ended inside a call, or reached the token limit
+    /// after a call began.
     pub fn finish(self) -> Result<Vec<ToolCall>, ResponseError> {
-        let mut calls = self.complete;
-        for call in self.partial_calls.into_values() {
+        self.finish_answer()?.into_calls()
+    }
+
+    /// Returns the answer, with its calls ordered by index. A text of more than 4 MiB is cut.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseError::Truncated`] if the stream ended inside a call.
+    pub fn finish_answer(mut self) -> Result<Answer, ResponseError> {
+        self.calls.sort_by_key(|call| call.index);
+        let mut calls = CallCollector::default();
+        for call in self.calls {
             if !(call.complete || self.ended) {
                 return Err(ResponseError::Truncated { name: call.name });
             }
-            let arguments = match call.initial_arguments {
-                Some(value) if call.text.is_empty() => Arguments::Json(value),
-                _ => Arguments::Text(call.text),
-            };
-            calls.add(ToolCall {
-                id: call.id,
-                name: call.name,
-                arguments,
-            })?;
+            calls.add(call.finish())?;
         }
-        Ok(calls.finish())
+        Ok(Answer {
+            calls: calls.finish(),
+            text: self.text,
+            finish: self.finish,
+        })
     }
 
-    /// Takes a complete call.
-    pub(super) fn add(&mut self, call: ToolCall) -> Result<(), ResponseError> {
-        self.complete.add(call)
-    }
-
-    /// Marks the answer, and thereby all partial calls, as complete.
+    /// Marks the answer, and thereby all its calls, as complete.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Returns the index of a part without one: the last index, or the next one if the id is new.
-    pub(super) fn index_from_id(&self, id: Option<&str>) -> u64 {
-        match (self.last, id) {
-            (Some(last), None) => last,
-            (Some(last), Some(id)) if self.partial_calls[&last].id.as_deref() == Some(id) => last,
-            _ => self
-                .partial_calls
-                .keys()
-                .next_back()
-                .map_or(0, |last| last.saturating_add(1)),
+    /// Marks the answer as complete, for the provider's reason.
+    pub(super) fn end_with(&mut self, reason: &str, parse: fn(&str) -> Finish) {
+        self.finish = Some(parse(reason));
+        self.ended = true;
+    }
+
+    /// Appends to the text, within its limit.
+    pub(super) fn push_text(&mut self, text: &str) {
+        let own = self.text.get_or_insert_default();
+        if own.len() + text.len() <= MAX_TEXT_BYTES {
+            own.push_str(text);
         }
     }
 
-    /// Returns the partial call at an index, if one has started.
-    pub(super) fn started_call(&mut self, index: u64) -> Option<&mut PartialCall> {
-        self.partial_calls.get_mut(&index)
+    /// Returns `true` if no call started.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
-    /// Returns the call at an index and starts it if necessary. Any index is allowed, because
-    /// calls are kept in a map.
-    pub(super) fn call_at(&mut self, index: u64) -> Result<&mut PartialCall, ResponseError> {
-        if self.partial_calls.len() >= MAX_CALLS && !self.partial_calls.contains_key(&index) {
-            return Err(calls::too_many_calls());
-        }
-        self.last = Some(index);
-        Ok(self.partial_calls.entry(index).or_default())
+    /// Marks the latest part of the answer at an index as something other than a call.
+    pub(super) fn start_other_part(&mut self, index: u64) {
+        self.other_parts.insert(index);
     }
 
-    pub(super) fn append(&mut self, index: u64, text: &str) -> Result<(), ResponseError> {
-        self.count(text.len())?;
-        self.call_at(index)?.text.push_str(text);
+    /// Returns `true` if the latest part of the answer at an index is not a call.
+    pub(super) fn is_other_part(&self, index: u64) -> bool {
+        self.other_parts.contains(&index)
+    }
+
+    /// Returns the latest call at an index.
+    pub(super) fn call_at(&mut self, index: u64) -> Option<&mut PartialCall> {
+        self.calls.get_mut(*self.latest.get(&index)?)
+    }
+
+    /// Takes a piece of a call, and starts the call if necessary.
+    pub(super) fn take(&mut self, piece: CallPiece<'_>) -> Result<(), ResponseError> {
+        self.count(piece)?;
+        let position = match self.position_for(piece) {
+            None => self.start(piece.index, piece.id, piece.name.unwrap_or_default())?,
+            Some(position) => match self.calls[position].next_call(piece) {
+                None => position,
+                Some(next) => {
+                    let index = piece.index.unwrap_or(self.calls[position].index);
+                    let id = next.id.as_deref().or(piece.id);
+                    let started = self.start(Some(index), id, &next.name)?;
+                    self.take_at(
+                        started,
+                        CallPiece {
+                            name: None,
+                            ..piece
+                        },
+                    );
+                    return Ok(());
+                }
+            },
+        };
+        self.take_at(position, piece);
         Ok(())
     }
 
-    pub(super) fn count(&mut self, bytes: usize) -> Result<(), ResponseError> {
+    /// Takes a piece that has all of a call, or that continues the last call if it has no name.
+    pub(super) fn take_complete(&mut self, piece: CallPiece<'_>) -> Result<(), ResponseError> {
+        self.count(piece)?;
+        let position = match self.last {
+            Some(last) if piece.name.is_none() || self.completes(last, piece) => last,
+            _ => self.start(None, piece.id, piece.name.unwrap_or_default())?,
+        };
+        self.take_at(position, piece);
+        self.calls[position].mark_complete();
+        Ok(())
+    }
+
+    /// Takes the start or the end of an item that contains a call.
+    pub(super) fn take_item(&mut self, item: CallItem<'_>) -> Result<(), ResponseError> {
+        let arguments = item.call.arguments.piece();
+        let piece = CallPiece {
+            index: item.index,
+            id: item.call.id.as_deref(),
+            name: Some(&item.call.name),
+            arguments: Some(arguments),
+        };
+        self.count(piece)?;
+        let latest = item
+            .index
+            .and_then(|index| self.latest.get(&index).copied());
+        let known = [item.item_id, piece.id].into_iter().flatten();
+        let known = known.filter_map(|id| self.by_id.get(id).copied());
+        let is_here = |at: &usize| {
+            latest.is_none_or(|latest| self.calls[*at].index == self.calls[latest].index)
+        };
+        let candidate = known.into_iter().find(is_here).or(latest);
+        let position = match candidate.filter(|&at| self.calls[at].is_same(&item)) {
+            Some(position) => position,
+            None => self.start(item.index, piece.id, "")?,
+        };
+        for id in [item.item_id, piece.id].into_iter().flatten() {
+            self.by_id.insert(id.to_owned(), position);
+        }
+        self.last = Some(position);
+        self.calls[position].take_item(item);
+        Ok(())
+    }
+
+    /// Takes a piece of the arguments of the call in an item, or all of them.
+    pub(super) fn take_item_arguments(
+        &mut self,
+        index: Option<u64>,
+        item_id: Option<&str>,
+        arguments: ItemArguments<'_>,
+    ) -> Result<(), ResponseError> {
+        let (ItemArguments::Part(part) | ItemArguments::All(part)) = arguments;
+        self.count(CallPiece {
+            arguments: Some(part),
+            ..CallPiece::default()
+        })?;
+        let by_id = item_id.and_then(|id| self.by_id.get(id).copied());
+        let by_index = || index.and_then(|index| self.latest.get(&index).copied());
+        let position = match by_id.or_else(by_index).or(self.last) {
+            Some(position) => position,
+            None => self.start(index, None, "")?,
+        };
+        self.last = Some(position);
+        let call = &mut self.calls[position];
+        match arguments {
+            // Pieces of a call whose start was lost. Its end repeats its arguments.
+            _ if call.complete => {}
+            ItemArguments::Part(part) => call.take(CallPiece {
+                arguments: Some(part),
+                ..CallPiece::default()
+            }),
+            ItemArguments::All(all) => call.replace_arguments(all),
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a piece repeats a call without arguments to give them.
+    fn completes(&self, position: usize, piece: CallPiece<'_>) -> bool {
+        let call = &self.calls[position];
+        piece.id.is_some()
+            && piece.id == call.id.as_deref()
+            && piece.name == Some(call.name.as_str())
+            && call.has_no_arguments()
+    }
+
+    fn take_at(&mut self, position: usize, piece: CallPiece<'_>) {
+        self.last = Some(position);
+        if let Some(id) = piece.id {
+            self.by_id.entry(id.to_owned()).or_insert(position);
+        }
+        self.calls[position].take(piece);
+    }
+
+    /// Returns the position of the call to which a piece belongs or which it follows; `None` if it
+    /// starts a call of its own.
+    fn position_for(&self, piece: CallPiece<'_>) -> Option<usize> {
+        let by_id = piece.id.and_then(|id| self.by_id.get(id).copied());
+        let Some(index) = piece.index else {
+            return match (by_id, piece.id, piece.name) {
+                (Some(position), ..) => Some(position),
+                (None, Some(_), Some(_)) => None,
+                _ => self.last,
+            };
+        };
+        if let Some(&latest) = self.latest.get(&index) {
+            let is_here = |position: &usize| self.calls[*position].index == index;
+            return Some(by_id.filter(is_here).unwrap_or(latest));
+        }
+        if piece.name.is_some() {
+            return None;
+        }
+        match piece.id {
+            Some(_) => by_id,
+            None => self.last.filter(|&last| !self.calls[last].excludes(piece)),
+        }
+    }
+
+    /// Starts a call; without an index, behind all others. Any index is allowed.
+    fn start(
+        &mut self,
+        index: Option<u64>,
+        id: Option<&str>,
+        name: &str,
+    ) -> Result<usize, ResponseError> {
+        let position = self.calls.len();
+        if position >= MAX_CALLS {
+            return Err(calls::too_many_calls());
+        }
+        let next_index = || {
+            self.calls
+                .iter()
+                .map(|call| call.index.saturating_add(1))
+                .max()
+        };
+        let index = index.or_else(next_index).unwrap_or(0);
+        self.calls.push(PartialCall::new(index, id, name));
+        self.latest.insert(index, position);
+        self.other_parts.remove(&index);
+        self.last = Some(position);
+        if let Some(id) = id {
+            self.by_id.insert(id.to_owned(), position);
+        }
+        Ok(position)
+    }
+
+    /// Counts the size of a piece.
+    fn count(&mut self, piece: CallPiece<'_>) -> Result<(), ResponseError> {
+        let arguments = match piece.arguments {
+            Some(ArgumentPiece::Text(text)) => text.len(),
+            Some(ArgumentPiece::Json(value)) => calls::json_size(value),
+            None => 0,
+        };
+        let names = [piece.id, piece.name].into_iter().flatten();
+        let bytes = arguments.saturating_add(names.map(str::len).sum());
         if bytes > MAX_ANSWER_ARGUMENT_BYTES - self.bytes {
             return Err(calls::too_many_bytes());
         }
         self.bytes += bytes;
         Ok(())
     }
-
-    pub(super) fn replace(&mut self, index: u64, text: &str) -> Result<(), ResponseError> {
-        let previous = std::mem::take(&mut self.call_at(index)?.text);
-        self.bytes -= previous.len();
-        self.append(index, text)
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn assemble(provider: Provider, events: &[Value]) -> Result<Vec<ToolCall>, ResponseError> {
-        let mut stream = CallStream::new(provider);
-        for event in events {
-            stream.push(event)?;
-        }
-        stream.finish()
-    }
-
-    fn call(id: Option<&str>, name: &str, arguments: Arguments) -> ToolCall {
-        ToolCall {
-            id: id.map(str::to_owned),
-            name: name.into(),
-            arguments,
-        }
-    }
-
-    fn text(text: &str) -> Arguments {
-        Arguments::Text(text.to_owned())
-    }
-
-    fn chat(pieces: Value, end: Value) -> Value {
-        json!({"choices": [{"index": 0, "delta": {"tool_calls": pieces}, "finish_reason": end}]})
-    }
-
-    #[test]
-    fn chat_deltas_are_assembled_by_index() {
-        let events = [
-            json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
-            chat(
-                json!([{"index": 1, "id": "b", "function": {"name": "second", "arguments": ""}}]),
-                json!(null),
-            ),
-            chat(
-                json!([{"index": 0, "id": "a", "function": {"name": "first", "arguments": "{\"x\""}}]),
-                json!(null),
-            ),
-            chat(
-                json!([{"index": 1, "function": {"arguments": "{}"}}]),
-                json!(null),
-            ),
-            chat(
-                json!([{"index": 0, "function": {"arguments": ": 1}"}}]),
-                json!(null),
-            ),
-        ];
-        let broken = assemble(Provider::OpenAiChat, &events).expect_err("it did not end");
-        assert!(
-            matches!(broken, ResponseError::Truncated { ref name } if name == "first"),
-            "{broken}"
-        );
-        let mut events = events.to_vec();
-        events.push(chat(json!([]), json!("tool_calls")));
-        events.push(json!({"choices": [], "usage": {}}));
-        let expected = vec![
-            call(Some("a"), "first", text("{\"x\": 1}")),
-            call(Some("b"), "second", text("{}")),
-        ];
-        assert_eq!(assemble(Provider::OpenAiChat, &events), Ok(expected));
-    }
-
-    #[test]
-    fn chat_deltas_without_an_index_are_assembled_by_id() {
-        let piece = |id: &str, arguments: &str| {
-            chat(
-                json!([{"id": id, "function": {"name": "same", "arguments": arguments}}]),
-                json!("tool_calls"),
-            )
-        };
-        let calls = assemble(
-            Provider::OpenAiChat,
-            &[piece("a", "{"), piece("a", "}"), piece("b", "{}")],
-        );
-        let expected = vec![
-            call(Some("a"), "same", text("{}")),
-            call(Some("b"), "same", text("{}")),
-        ];
-        assert_eq!(calls, Ok(expected));
-    }
-
-    #[test]
-    fn responses_and_anthropic_deltas_are_assembled() {
-        let item = |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
-        let mut events = vec![
-            json!({"type": "response.created", "response": {"error": null}}),
-            json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}}),
-            json!({"type": "response.output_item.added", "output_index": 1, "item": item("")}),
-            json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{\"a\":"}),
-            json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "1}"}),
-        ];
-        let provider = Provider::OpenAiResponses;
-        assert!(matches!(
-            assemble(provider, &events),
-            Err(ResponseError::Truncated { .. })
-        ));
-        events.push(json!({"type": "response.output_item.done", "output_index": 1, "item": item("{\"a\":1}")}));
-        assert_eq!(
-            assemble(provider, &events),
-            Ok(vec![call(Some("c"), "go", text("{\"a\":1}"))])
-        );
-
-        let start = |index: u64, kind: &str| {
-            json!({"type": "content_block_start", "index": index,
-                "content_block": {"type": kind, "id": "t", "name": "go", "input": {}}})
-        };
-        let delta = |index: u64, text: &str| {
-            json!({"type": "content_block_delta", "index": index,
-                "delta": {"type": "input_json_delta", "partial_json": text}})
-        };
-        let stop = |index: u64| json!({"type": "content_block_stop", "index": index});
-        let mut events = vec![
-            json!({"type": "ping"}),
-            start(0, "server_tool_use"),
-            delta(0, "{\"query\": 1}"),
-            stop(0),
-            start(1, "tool_use"),
-            delta(1, ""),
-            delta(1, "{\"a\": "),
-            delta(1, "1}"),
-        ];
-        assert!(matches!(
-            assemble(Provider::Anthropic, &events),
-            Err(ResponseError::Truncated { .. })
-        ));
-        events.extend([stop(1), start(2, "tool_use"), stop(2)]);
-        let expected = vec![
-            call(Some("t"), "go", text("{\"a\": 1}")),
-            call(Some("t"), "go", Arguments::Json(json!({}))),
-        ];
-        assert_eq!(assemble(Provider::Anthropic, &events), Ok(expected));
-    }
-
-    #[test]
-    fn complete_calls_of_other_providers_are_taken() {
-        let expected =
-            |id: Option<&str>| Ok(vec![call(id, "go", Arguments::Json(json!({"a": 1})))]);
-        let gemini = [
-            json!({"candidates": [{"content": {"parts": [{"text": "Hm"}]}}]}),
-            json!({"candidates": [{"content": {"parts": [{"functionCall": {"name": "go", "args": {"a": 1}}}]}}]}),
-            json!({"usageMetadata": {}}),
-        ];
-        assert_eq!(assemble(Provider::Gemini, &gemini), expected(None));
-        let function = json!({"function": {"name": "go", "arguments": {"a": 1}}});
-        let ollama = [
-            json!({"message": {"content": "", "tool_calls": [function]}, "done": false}),
-            json!({"done": true}),
-        ];
-        assert_eq!(assemble(Provider::Ollama, &ollama), expected(None));
-        let params = json!({"name": "go", "arguments": {"a": 1}});
-        let mcp = [
-            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-            json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}),
-        ];
-        assert_eq!(assemble(Provider::Mcp, &mcp), expected(Some("x")));
-    }
-
-    #[test]
-    fn push_hostile_streams_fails() {
-        let end = json!("tool_calls");
-        let far = chat(
-            json!([{"index": u64::MAX, "function": {"name": "x", "arguments": "{}"}}]),
-            end.clone(),
-        );
-        assert_eq!(
-            assemble(Provider::OpenAiChat, &[far]).map(|calls| calls.len()),
-            Ok(1)
-        );
-        let negative = chat(json!([{"index": -1}]), end.clone());
-        let error = assemble(Provider::OpenAiChat, &[negative]).expect_err("no such place");
-        assert!(
-            error
-                .to_string()
-                .contains("/choices/0/delta/tool_calls/0/index is a number"),
-            "{error}"
-        );
-        let many: Vec<Value> = (0..=MAX_CALLS)
-            .map(|index| chat(json!([{"index": index}]), json!(null)))
-            .collect();
-        let error = assemble(Provider::OpenAiChat, &many).expect_err("they are too many");
-        assert!(
-            matches!(error, ResponseError::TooLarge { what: "calls", .. }),
-            "{error}"
-        );
-        let piece = chat(
-            json!([{"index": 0, "function": {"arguments": "x".repeat(1 << 20)}}]),
-            end,
-        );
-        let error = assemble(Provider::OpenAiChat, &vec![piece; 5]).expect_err("they are too long");
-        assert!(
-            matches!(
-                error,
-                ResponseError::TooLarge {
-                    what: "bytes of arguments",
-                    ..
-                }
-            ),
-            "{error}"
-        );
-        let failed = json!({"type": "response.failed", "response": {"error": {"message": "no"}}});
-        let errors = [
-            (Provider::OpenAiResponses, failed),
-            (
-                Provider::OpenAiResponses,
-                json!({"type": "error", "message": "no"}),
-            ),
-            (
-                Provider::Anthropic,
-                json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}}),
-            ),
-            (Provider::Ollama, json!({"error": "no"})),
-        ];
-        for (provider, event) in errors {
-            let error = assemble(provider, &[event]).expect_err("it failed");
-            assert!(
-                matches!(error, ResponseError::Refused { ref message, .. } if message == "no"),
-                "{error}"
-            );
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::pieces::ArgumentPiece;
 use super::{Arguments, Provider};
 use crate::ResponseError;
 use picktools::excerpt::cut;
@@ -137,6 +138,11 @@ impl<'v> JsonCursor<'v> {
             Some(list) => list.list(),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Returns the arguments in a piece of a call.
+    pub(super) fn argument_piece(&self, key: &str) -> Option<ArgumentPiece<'v>> {
+        ArgumentPiece::from_value(self.value.get(key)?)
     }
 
     /// Returns the arguments of a call; an empty object if they are absent.

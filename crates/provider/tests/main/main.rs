@@ -10,3 +10,5 @@ mod history;
 mod budget;
 // Servers of equal tools.
 mod accounts;
+// Calls of streamed answers, however a server cuts them.
+mod streaming;
