@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Provider;
 use super::calls::{CallCollector, ToolCall};
+use super::text_calls::{TextCalls, calls_in_text};
 use super::wire::JsonCursor;
 use crate::ResponseError;
 
@@ -70,6 +71,37 @@ impl Provider {
 }
 
 impl Answer {
+    /// Makes an answer without calls from its text.
+    pub fn from_text(text: String) -> Self {
+        Self {
+            calls: Vec::new(),
+            text: Some(text),
+            finish: None,
+        }
+    }
+
+    /// Moves the calls in the text to the calls, if there are no others; see [`calls_in_text`].
+    ///
+    /// A call without an id gets one, because providers require it for its result: `text_call_1`
+    /// and so on.
+    #[must_use]
+    pub fn with_text_calls(mut self, is_shown: &dyn Fn(&str) -> bool) -> Self {
+        let Some(text) = self.text.as_deref().filter(|_| self.calls.is_empty()) else {
+            return self;
+        };
+        let TextCalls { text, mut calls } = calls_in_text(text, is_shown);
+        if calls.is_empty() {
+            return self;
+        }
+        for (index, call) in calls.iter_mut().enumerate() {
+            call.id
+                .get_or_insert_with(|| format!("text_call_{}", index + 1));
+        }
+        self.text = (!text.is_empty()).then_some(text);
+        self.calls = calls;
+        self
+    }
+
     /// Returns the calls, unless the last one may lack its end.
     ///
     /// # Errors

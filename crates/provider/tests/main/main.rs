@@ -12,3 +12,5 @@ mod budget;
 mod accounts;
 // Calls of streamed answers, however a server cuts them.
 mod streaming;
+// Calls that a local model writes in its text.
+mod text_calls;

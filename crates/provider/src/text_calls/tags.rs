@@ -1,0 +1,144 @@
+//! Calls in tags: Hermes and Qwen, Qwen3-Coder, functionary, and Anthropic's invoke.
+
+use serde_json::{Map, Value};
+
+use super::literal::Cursor;
+use super::{CallBlock, CallInText, is_name_byte, json_calls};
+
+/// Reads calls in tags.
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+    if cursor.skip("<tool_call>") {
+        return tool_call(cursor);
+    }
+    let calls = if cursor.rest().starts_with("<function=") {
+        vec![function(cursor)?]
+    } else {
+        invokes(cursor)?
+    };
+    let end = cursor.at;
+    Some(CallBlock { calls, end })
+}
+
+/// Reads the content of `<tool_call>`: JSON, or the functions of Qwen3-Coder. Some models leave the
+/// closing tag out.
+fn tool_call(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+    cursor.skip_space();
+    let mut calls = Vec::new();
+    if cursor.rest().starts_with("<function=") {
+        while cursor.rest().starts_with("<function=") {
+            calls.push(function(cursor)?);
+            cursor.skip_space();
+        }
+    } else {
+        calls = json_calls(cursor)?;
+    }
+    let mut end = cursor.at;
+    cursor.skip_space();
+    if cursor.skip("</tool_call>") {
+        end = cursor.at;
+    }
+    Some(CallBlock { calls, end })
+}
+
+/// Reads `<function=name>` with parameters in tags, or with a JSON object.
+fn function(cursor: &mut Cursor<'_>) -> Option<CallInText> {
+    let start = cursor.at;
+    cursor.expect("<function=")?;
+    let name = cursor.take_while(is_name_byte);
+    cursor.expect(">")?;
+    cursor.skip_space();
+    let arguments = if cursor.peek() == Some(b'{') {
+        cursor.literal()?
+    } else {
+        let mut arguments = Map::new();
+        while cursor.skip("<parameter=") {
+            let key = cursor.take_while(is_name_byte);
+            cursor.expect(">")?;
+            // Some models leave closing tags out.
+            let ends = ["</parameter>", "<parameter=", "</function>"];
+            let value = unwrap_lines(cursor.take_until(&ends)?);
+            cursor.skip("</parameter>");
+            if arguments.insert(key.to_owned(), value.into()).is_some() {
+                return None;
+            }
+            cursor.skip_space();
+        }
+        Value::Object(arguments)
+    };
+    cursor.skip_space();
+    let is_closed = cursor.skip("</function>");
+    let is_open = cursor.rest().is_empty() || cursor.rest().starts_with("</tool_call>");
+    let range = start..cursor.at;
+    (is_closed || is_open).then(|| CallInText::new(name, arguments, range))
+}
+
+/// Reads `<invoke name="…">`, several of them in `<function_calls>`, all with the same prefix.
+fn invokes(cursor: &mut Cursor<'_>) -> Option<Vec<CallInText>> {
+    cursor.expect("<")?;
+    let mut prefix = *cursor;
+    let name = prefix.take_while(|byte| byte.is_ascii_alphanumeric());
+    let prefix = if prefix.skip(":") {
+        format!("{name}:")
+    } else {
+        String::new()
+    };
+    cursor.at -= 1;
+    let has_wrapper = cursor.skip(&format!("<{prefix}function_calls>"));
+    let mut calls = Vec::new();
+    loop {
+        let end = *cursor;
+        cursor.skip_space();
+        if !cursor
+            .rest()
+            .starts_with(&format!("<{prefix}invoke name=\""))
+        {
+            *cursor = end;
+            break;
+        }
+        calls.push(invoke(cursor, &prefix)?);
+    }
+    if has_wrapper {
+        let end = *cursor;
+        cursor.skip_space();
+        if !cursor.skip(&format!("</{prefix}function_calls>")) {
+            *cursor = end;
+        }
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+fn invoke(cursor: &mut Cursor<'_>, prefix: &str) -> Option<CallInText> {
+    let start = cursor.at;
+    cursor.expect(&format!("<{prefix}invoke name=\""))?;
+    let name = cursor.take_while(is_name_byte);
+    cursor.expect("\">")?;
+    let mut arguments = Map::new();
+    loop {
+        cursor.skip_space();
+        if cursor.skip(&format!("</{prefix}invoke>")) {
+            break;
+        }
+        cursor.expect(&format!("<{prefix}parameter name=\""))?;
+        let key = cursor.take_while(is_name_byte);
+        cursor.expect("\">")?;
+        let close = format!("</{prefix}parameter>");
+        let value = unwrap_lines(cursor.take_until(&[&close])?);
+        cursor.skip(&close);
+        if arguments.insert(key.to_owned(), value.into()).is_some() {
+            return None;
+        }
+    }
+    Some(CallInText::new(
+        name,
+        Value::Object(arguments),
+        start..cursor.at,
+    ))
+}
+
+/// Removes the line break at the start and the end of a value that has lines of its own.
+fn unwrap_lines(value: &str) -> &str {
+    match value.strip_prefix('\n') {
+        Some(value) => value.strip_suffix('\n').unwrap_or(value),
+        None => value,
+    }
+}
