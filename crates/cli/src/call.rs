@@ -55,7 +55,7 @@ impl CallCommand {
             arguments: Arguments::Text(text),
         };
         let json = self.running.json;
-        let executed = self.running.execute(&[call])?;
+        let executed = self.running.open()?.execute(&[call])?;
         let Some(executed) = executed.first() else {
             return Ok(ExitCode::from(1));
         };

@@ -9,7 +9,7 @@ use picktools_provider::Provider;
 use picktools_provider::ToolCall;
 use picktools_runtime::ExecutedCall;
 
-use super::calls::{InvalidEntry, detect_provider, read_calls};
+use super::calls::{InvalidEntry, NO_COMPLETE_CALLS, TextCallArgs, detect_calls, read_calls};
 use super::reading::read_input;
 use super::running::RunningArgs;
 use super::{heading, output};
@@ -35,6 +35,8 @@ pub(super) struct RunCommand {
     /// One of openai, openai-responses, anthropic, gemini, ollama or mcp.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::CALLS)]
     provider: Option<Provider>,
+    #[command(flatten)]
+    text_calls: TextCallArgs,
     /// Print the results in the provider's format.
     ///
     /// These are the messages or items for the next API request to the provider.
@@ -49,11 +51,19 @@ impl RunCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let bytes = read_input(&self.answer)?;
         let origin = || format!("{}", self.answer.display());
-        let provider = match self.provider {
-            Some(provider) => Some(provider),
-            None => detect_provider(&bytes).with_context(origin)?,
+        let file = match self.provider {
+            Some(provider) => read_calls(&bytes, Some(provider), self.text_calls),
+            None => detect_calls(&bytes, self.text_calls),
         };
-        let calls = read_calls(&bytes, provider).with_context(origin)?;
+        let file = file.with_context(origin)?;
+        let json = self.running.json;
+        let tools = self.running.open()?;
+        let file = file.read_text(self.text_calls, &|name| tools.is_callable(name));
+        if self.provider.is_none() && file.is_without_calls() {
+            bail!("{}: {NO_COMPLETE_CALLS}", origin());
+        }
+        let provider = self.provider.or(file.provider());
+        let calls = file.entries().with_context(origin)?;
         let calls: Result<Vec<ToolCall>, InvalidEntry> = calls.into_iter().collect();
         let calls = match calls {
             Ok(calls) => calls,
@@ -62,9 +72,8 @@ impl RunCommand {
                 bail!("{}: {place}: {message}; nothing was run", origin())
             }
         };
-        let json = self.running.json;
         let (results, origin) = (self.results, origin());
-        let executed = self.running.execute(&calls)?;
+        let executed = tools.execute(&calls)?;
         if results {
             let Some(provider) = provider else {
                 bail!("{origin} is not a provider's answer; name the --provider of --results")

@@ -95,46 +95,11 @@ pub(super) struct RunningArgs {
 }
 
 impl RunningArgs {
-    /// Runs the calls, prints their events, and returns their results.
-    pub(super) fn execute(self, calls: &[ToolCall]) -> anyhow::Result<Vec<ExecutedCall>> {
-        let (json, manager) = (self.json, self.manager()?);
-        let runtime = Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the asynchronous runtime")?;
-        let executed = runtime.block_on(async {
-            let mut signals = Signals::listen();
-            let mut events = manager.events().subscribe(Topic::All);
-            let mut work = pin!(async {
-                let mut work = pin!(manager.execute_all(calls));
-                tokio::select! {
-                    executed = &mut work => executed,
-                    _ = signals.next() => {
-                        manager.cancel_all();
-                        timeout(ENDING, work).await.unwrap_or_default()
-                    }
-                }
-            });
-            let executed = loop {
-                tokio::select! {
-                    biased;
-                    // If the output is closed, no further work is needed.
-                    Some(received) = events.next() => show(&received.event, received.lost, json)?,
-                    executed = &mut work => break executed,
-                }
-            };
-            while let Some(received) = events.try_next() {
-                show(&received.event, received.lost, json)?;
-            }
-            anyhow::Ok(executed)
-        });
-        // Ends all programs that tools started, also after an error.
-        runtime.block_on(async {
-            let _in_time = timeout(CLOSING, manager.close()).await;
-        });
-        let executed = executed?;
-        runtime.shutdown_timeout(ENDING);
-        Ok(executed)
+    /// Opens the tools.
+    pub(super) fn open(self) -> anyhow::Result<OpenTools> {
+        let json = self.json;
+        let manager = self.manager()?;
+        Ok(OpenTools { manager, json })
     }
 
     fn manager(mut self) -> anyhow::Result<ToolManager> {
@@ -188,6 +153,61 @@ impl RunningArgs {
             .filter(|notice| notice.kind == FaultKind::OperatorAlias);
         output::warnings(invalid_aliases, "");
         Ok(manager)
+    }
+}
+
+/// The tools of a command, and the form in which it prints their events.
+pub(super) struct OpenTools {
+    manager: ToolManager,
+    json: bool,
+}
+
+impl OpenTools {
+    /// Returns `true` if a name means a tool that may run.
+    pub(super) fn is_callable(&self, name: &str) -> bool {
+        self.manager.is_callable(name)
+    }
+
+    /// Runs the calls, prints their events, and returns their results.
+    pub(super) fn execute(self, calls: &[ToolCall]) -> anyhow::Result<Vec<ExecutedCall>> {
+        let Self { manager, json } = self;
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the asynchronous runtime")?;
+        let executed = runtime.block_on(async {
+            let mut signals = Signals::listen();
+            let mut events = manager.events().subscribe(Topic::All);
+            let mut work = pin!(async {
+                let mut work = pin!(manager.execute_all(calls));
+                tokio::select! {
+                    executed = &mut work => executed,
+                    _ = signals.next() => {
+                        manager.cancel_all();
+                        timeout(ENDING, work).await.unwrap_or_default()
+                    }
+                }
+            });
+            let executed = loop {
+                tokio::select! {
+                    biased;
+                    // If the output is closed, no further work is needed.
+                    Some(received) = events.next() => show(&received.event, received.lost, json)?,
+                    executed = &mut work => break executed,
+                }
+            };
+            while let Some(received) = events.try_next() {
+                show(&received.event, received.lost, json)?;
+            }
+            anyhow::Ok(executed)
+        });
+        // Ends all programs that tools started, also after an error.
+        runtime.block_on(async {
+            let _in_time = timeout(CLOSING, manager.close()).await;
+        });
+        let executed = executed?;
+        runtime.shutdown_timeout(ENDING);
+        Ok(executed)
     }
 }
 

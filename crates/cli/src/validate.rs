@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::asking::AccessArgs;
-use super::calls::{InvalidEntry, read_calls};
+use super::calls::{InvalidEntry, TextCallArgs, read_calls};
 use super::llm::Llm;
 use super::llm::LlmArgs;
 use super::numbers::integer;
@@ -44,9 +44,11 @@ pub(super) struct ValidateCommand {
     ///
     /// Calls are JSON Lines or an array of {"name": …, "arguments": …}, with arguments as JSON or
     /// as text. With --provider the file may also be an answer of the provider, complete or as a
-    /// stream.
+    /// stream. A file that the provider recognises is never read as calls of another form.
     #[arg(long, value_name = "FILE|-", help_heading = heading::CALLS)]
     calls: PathBuf,
+    #[command(flatten)]
+    text_calls: TextCallArgs,
     /// Provider in whose format the model received the tool definitions.
     ///
     /// One of openai, openai-responses, anthropic, gemini, ollama or mcp. Give --strict,
@@ -130,8 +132,8 @@ impl ValidateCommand {
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
-        let entries = read_calls(&bytes, self.provider)
-            .with_context(|| format!("{}", self.calls.display()))?;
+        let origin = || format!("{}", self.calls.display());
+        let file = read_calls(&bytes, self.provider, self.text_calls).with_context(origin)?;
         let access = self.access.access();
         output::warn_of_unknown(&access.unknown_values(&catalog));
         let mut hydrator =
@@ -139,8 +141,10 @@ impl ValidateCommand {
         if let Some(provider) = self.provider {
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }
+        let is_shown = |name: &str| hydrator.find_tool(name).is_ok();
+        let file = file.read_text(self.text_calls, &is_shown);
         let mut calls = Vec::new();
-        for entry in entries {
+        for entry in file.entries().with_context(origin)? {
             calls.push(match entry {
                 Ok(call) => outcome(&hydrator, call, call_repairer.as_ref()),
                 Err(InvalidEntry { place, message }) => ValidationOutcome::InvalidEntry {

@@ -114,6 +114,12 @@ impl ToolManager {
         self.shared.runners.get(&tool.id)
     }
 
+    /// Returns `true` if a name, an alias, or a variant spelling of them means a tool that the
+    /// caller may use.
+    pub fn is_callable(&self, name: &str) -> bool {
+        self.hydrator.find_tool(name).is_ok()
+    }
+
     /// Translates the tools that this caller may use to a provider's format.
     ///
     /// # Errors

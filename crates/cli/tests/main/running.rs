@@ -298,6 +298,69 @@ fn run_executes_all_calls_and_writes_results() {
 }
 
 #[test]
+fn run_reads_a_complete_answer_as_one_document() {
+    let (folder, catalog) = configuration();
+    let call = r#"{"name": "greet", "arguments": "{\"name\": \"Eve\"}"}"#;
+    let answer = format!(
+        "{{\"choices\": [{{\"message\": {{\"tool_calls\": [{{\"id\": \"a\", \"function\":\n{call}\n}}]}}}}]}}"
+    );
+    let file = written(folder.path(), &answer);
+    let file = file.to_str().expect("it is text");
+    for more in [&[][..], &["--provider", "openai"]] {
+        let done = run(&[&["run", file, "--catalog", &catalog], more].concat());
+        assert_eq!(
+            (done.status.code(), stdout(&done).as_str()),
+            (Some(0), "1. greet\nHello Eve\n"),
+            "{}",
+            stderr(&done)
+        );
+    }
+}
+
+#[test]
+fn run_executes_calls_in_text_on_request() {
+    let (folder, catalog) = configuration();
+    let text = "Hello.\n[greet(name=\"Eve\")]";
+    let answer = json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]});
+    for (content, is_answer) in [(answer.to_string(), true), (text.to_owned(), false)] {
+        let file = written(folder.path(), &content);
+        let file = file.to_str().expect("it is text");
+        let command = ["run", file, "--catalog", &catalog];
+        let without = run(&command);
+        assert_eq!(
+            (without.status.code(), stdout(&without).as_str()),
+            (Some(2), "")
+        );
+        if is_answer {
+            let warning = stderr(&without);
+            assert!(warning.contains("read it with --text-calls"), "{warning}");
+        }
+        let done = run(&[&command[..], &["--text-calls"]].concat());
+        assert_eq!(
+            (done.status.code(), stdout(&done).as_str()),
+            (Some(0), "1. greet\nHello Eve\n"),
+            "{}",
+            stderr(&done)
+        );
+    }
+    let file = written(folder.path(), &answer.to_string());
+    let file = file.to_str().expect("it is text");
+    let results = run(&[
+        "run",
+        file,
+        "--catalog",
+        &catalog,
+        "--text-calls",
+        "--results",
+    ]);
+    assert!(
+        stdout(&results).contains("text_call_1"),
+        "{}",
+        stderr(&results)
+    );
+}
+
+#[test]
 fn run_of_incomplete_answer_executes_nothing() {
     let (folder, catalog) = configuration();
     let broken = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [

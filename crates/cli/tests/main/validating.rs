@@ -227,6 +227,178 @@ fn validate_reads_provider_answers_and_streams() {
 }
 
 #[test]
+fn validate_reads_a_complete_answer_as_one_document() {
+    // A line of the answer is a call by itself.
+    let call = r#"{"name": "terminalRun", "arguments": "{\"command\": \"ls\"}"}"#;
+    let chat = format!(
+        "{{\"choices\": [{{\"message\": {{\"tool_calls\": [{{\"id\": \"a\", \"function\":\n{call}\n}}, \
+         {{\"id\": \"b\", \"function\":\n{call}\n}}]}}}}]}}"
+    );
+    let responses = format!(
+        "{{\"output\": [\n{}\n]}}",
+        call.replacen('{', r#"{"type": "function_call", "call_id": "a", "#, 1)
+    );
+    let anthropic = "{\"content\": [\n{\"type\": \"tool_use\", \"id\": \"a\", \"name\": \"terminalRun\", \
+                     \"input\": {\"command\": \"ls\"}}\n]}";
+    let gemini = "{\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\":\n{\"name\": \"terminalRun\", \
+                  \"args\": {\"command\": \"ls\"}}\n}]}}]}";
+    let ollama = format!("{{\"message\": {{\"tool_calls\": [{{\"function\":\n{call}\n}}]}}}}");
+    let mcp = format!("{{\"method\": \"tools/call\", \"id\": \"a\", \"params\":\n{call}\n}}");
+    for (provider, answer, count) in [
+        ("openai", chat.as_str(), 2),
+        ("openai-responses", &responses, 1),
+        ("anthropic", anthropic, 1),
+        ("gemini", gemini, 1),
+        ("gemini", &format!("[{gemini},\n{gemini}]"), 2),
+        ("ollama", &ollama, 1),
+        ("mcp", &mcp, 1),
+    ] {
+        let report = report(TERMINAL, answer, &["--provider", provider]);
+        let calls = &report["calls"];
+        assert_eq!(
+            (&report["ready"], &report["refused"]),
+            (&json!(count), &json!(0)),
+            "{report}"
+        );
+        let arguments = (0..count).all(|at| calls[at]["arguments"] == json!({"command": "ls"}));
+        assert!(arguments, "{provider}: {report}");
+    }
+    // The events of a stream, one per line, also have lines that are calls by themselves.
+    let item =
+        r#"{"type": "function_call", "call_id": "a", "name": "terminalRun", "arguments": ""}"#;
+    let stream = format!(
+        "{}\n{}\n{}\n",
+        format_args!(
+            r#"{{"type": "response.output_item.added", "output_index": 0, "item": {item}}}"#
+        ),
+        call.replacen(
+            '{',
+            r#"{"type": "response.function_call_arguments.done", "output_index": 0, "#,
+            1
+        ),
+        r#"{"type": "response.completed", "response": {"status": "completed"}}"#,
+    );
+    let streamed = report(TERMINAL, &stream, &["--provider", "openai-responses"]);
+    assert_eq!(streamed["calls"][0]["id"], "a", "{streamed}");
+    // Plain calls still are calls if a provider is named.
+    for calls in [
+        call.to_owned(),
+        format!("{call}\n{call}"),
+        format!("[{call}]"),
+    ] {
+        let plain = report(TERMINAL, &calls, &["--provider", "openai"]);
+        assert_eq!(plain["refused"], 0, "{plain}");
+    }
+    // An answer without a provider is refused in one piece.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("answer.json");
+    for answer in [chat.as_str(), &chat[..chat.len() - 1]] {
+        fs::write(&file, answer).expect("it is written");
+        let file = file.to_str().expect("the path is UTF-8");
+        let error = refusal(&["validate", "--catalog", TERMINAL, "--calls", file]);
+        assert!(error.contains("no calls found"), "{error}");
+    }
+}
+
+#[test]
+fn validate_reads_calls_in_text_on_request() {
+    let call = r#"<tool_call>{"name": "terminalRun", "arguments": {"command": "ls"}}</tool_call>"#;
+    let text = json!(format!("I look.\n{call}"));
+    let stream: String = call
+        .split_inclusive('"')
+        .map(|part| {
+            format!(
+                "data: {}\n\n",
+                json!({"choices": [{"delta": {"content": part}}]})
+            )
+        })
+        .collect();
+    let answers = [
+        ("openai", json!({"choices": [{"message": {"content": text}}]}).to_string()),
+        ("openai", stream + "data: [DONE]\n\n"),
+        (
+            "openai-responses",
+            json!({"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]})
+                .to_string(),
+        ),
+        ("anthropic", json!({"content": [{"type": "text", "text": text}]}).to_string()),
+        (
+            "gemini",
+            json!({"candidates": [{"content": {"parts": [{"text": text}]}}]}).to_string(),
+        ),
+        ("ollama", json!({"message": {"content": text}}).to_string()),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("answer.json");
+    let run = |answer: &str, more: &[&str]| {
+        fs::write(&file, answer).expect("it is written");
+        let file = file.to_str().expect("the path is UTF-8");
+        let arguments = ["validate", "--catalog", TERMINAL, "--calls", file, "--json"];
+        picktools(&[&arguments, more].concat())
+            .output()
+            .expect("it runs")
+    };
+    for (provider, answer) in &answers {
+        let options = ["--provider", provider];
+        let without = run(answer, &options);
+        assert_eq!(without.status.code(), Some(0), "{provider}");
+        assert!(
+            stdout(&without).contains("\"ready\": 0"),
+            "{provider}: {}",
+            stdout(&without)
+        );
+        assert!(
+            stderr(&without)
+                .contains("looks like a call of terminalRun; read it with --text-calls"),
+            "{provider}: {}",
+            stderr(&without)
+        );
+        let with = run(answer, &[&options[..], &["--text-calls"]].concat());
+        assert!(
+            stdout(&with).contains("\"ready\": 1"),
+            "{provider}: {}",
+            stdout(&with)
+        );
+        assert_eq!(stderr(&with), "", "{provider}");
+        let unknown = answer.replace("terminalRun", "terminalFly");
+        let unknown = run(&unknown, &[&options[..], &["--text-calls"]].concat());
+        assert!(
+            stdout(&unknown).contains("\"calls\": []"),
+            "{provider}: {}",
+            stdout(&unknown)
+        );
+        assert!(
+            stderr(&unknown).contains("terminalFly, which is not a shown tool"),
+            "{provider}: {}",
+            stderr(&unknown)
+        );
+    }
+    // The file may be the text itself, with or without a provider.
+    let llama = r#"{"name": "terminalRun", "parameters": {"command": "ls"}}"#;
+    let python = "[terminalRun(command='ls')]";
+    for (text, more) in [
+        (call, &["--text-calls"][..]),
+        (call, &["--text-calls", "--provider", "openai"]),
+        (llama, &["--text-calls"]),
+        (python, &["--text-calls"]),
+    ] {
+        let output = run(text, more);
+        assert!(
+            stdout(&output).contains("\"ready\": 1"),
+            "{text}: {}",
+            stderr(&output)
+        );
+    }
+    let error = run(call, &[]);
+    assert_eq!(error.status.code(), Some(2));
+    assert!(
+        stdout(&error).contains("--text-calls"),
+        "{}",
+        stdout(&error)
+    );
+}
+
+#[test]
 fn validate_judges_arguments_as_written() {
     let calls = "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"command\": \"rm\"}}";
     let (code, text) = validate(TERMINAL, calls, &[]);
