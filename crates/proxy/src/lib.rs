@@ -1,5 +1,6 @@
 //! The model proxy: it forwards API requests to the provider with only the tools that the
-//! conversation needs. It returns the response unchanged.
+//! conversation needs. It returns the response unchanged, unless the settings move calls
+//! out of its text.
 //!
 //! The proxy stores no conversation. It computes the tool list from the messages of each request,
 //! turn by turn. Each turn only appends to the list, so the provider's prompt cache stays valid.
@@ -15,6 +16,9 @@ mod namespaces;
 mod indexed;
 mod narrow;
 mod report;
+mod shown;
+mod answers;
+mod held;
 mod proxy;
 
 pub use api::ModelApi;

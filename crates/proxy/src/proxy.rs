@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use picktools_gateway::api_keys::{HttpRefusal, RequestIdentity, bearer_token, single_header};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::journal::Narrowing;
@@ -22,9 +22,11 @@ use crate::api::ModelApi;
 use crate::forward::{
     API_KEY, PICKTOOLS_KEY, end_to_end_headers, provider_headers, sends_gateway_key,
 };
+use crate::held::TextCallReader;
 use crate::indexed::IndexCache;
 use crate::narrow::{NarrowedRequest, narrow};
 use crate::report::add_headers;
+use crate::shown::ShownTools;
 use crate::unchanged::UnchangedReason;
 
 /// The size above which requests are parsed one at a time, in bytes.
@@ -167,11 +169,16 @@ impl Proxy {
             url.push('?');
             url.push_str(query);
         }
-        let request = self
-            .client
-            .post(url)
-            .headers(provider_headers(&head.headers, api, key.as_deref()))
-            .body(sent_body);
+        let mut headers = provider_headers(&head.headers, api, key.as_deref());
+        let mut shown = None;
+        if provider.text_calls && !is_compressed {
+            shown = read_shown_tools(api, sent_body.clone()).await;
+            if shown.is_some() {
+                let identity = HeaderValue::from_static("identity");
+                headers.insert(header::ACCEPT_ENCODING, identity);
+            }
+        }
+        let request = self.client.post(url).headers(headers).body(sent_body);
         let answer = request.send().await.map_err(|error| {
             let error = error.without_url();
             tracing::warn!(target: "picktools::proxy", ?error, "the provider cannot be reached");
@@ -181,14 +188,15 @@ impl Proxy {
         *response.status_mut() = answer.status();
         *response.headers_mut() = end_to_end_headers(answer.headers());
         self.report(&narrowed, time, response.headers_mut());
-        // If the stream breaks off, the data before the error is sent first.
-        let parts = answer.bytes_stream().then(|part| async move {
-            if part.is_err() {
-                tokio::task::yield_now().await;
+        let reader = shown.and_then(|shown| text_call_reader(api, shown, &response));
+        *response.body_mut() = match reader {
+            Some(reader) => {
+                // The size of the answer may change.
+                response.headers_mut().remove(header::CONTENT_LENGTH);
+                body_with_calls(answer, reader)
             }
-            part
-        });
-        *response.body_mut() = Body::from_stream(parts);
+            None => unchanged_body(answer),
+        };
         Ok(response)
     }
 
@@ -240,6 +248,56 @@ impl Proxy {
             time,
         });
     }
+}
+
+/// Reads the tools of a request for the calls in the answer's text.
+async fn read_shown_tools(api: ModelApi, body: Bytes) -> Option<ShownTools> {
+    let tools = tokio::task::spawn_blocking(move || ShownTools::from_body(api, &body));
+    tools.await.ok().flatten()
+}
+
+/// Returns a reader of the calls in the text of an answer, if it is one that can be read.
+fn text_call_reader(api: ModelApi, shown: ShownTools, answer: &Response) -> Option<TextCallReader> {
+    let headers = answer.headers();
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value| HeaderValue::to_str(value).ok())
+    };
+    let is_plain = text(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
+    if !answer.status().is_success() || !is_plain {
+        return None;
+    }
+    TextCallReader::new(api, shown, text(header::CONTENT_TYPE)?)
+}
+
+/// Returns the body of an answer.
+fn unchanged_body(answer: reqwest::Response) -> Body {
+    // If the stream breaks off, the data before the error is sent first.
+    Body::from_stream(answer.bytes_stream().then(|part| async move {
+        if part.is_err() {
+            tokio::task::yield_now().await;
+        }
+        part
+    }))
+}
+
+/// Returns the body of an answer, with calls in place of their text.
+fn body_with_calls(answer: reqwest::Response, reader: TextCallReader) -> Body {
+    let end = stream::once(std::future::ready(None));
+    let parts = answer.bytes_stream().map(Some).chain(end);
+    let reader = Arc::new(Mutex::new(reader));
+    let changed = parts.flat_map(move |part| {
+        let mut reader = lock(&reader);
+        let (bytes, error) = match part {
+            Some(Ok(bytes)) => (reader.push(&bytes), None),
+            Some(Err(error)) => (reader.give_up(), Some(error)),
+            None => (reader.finish(), None),
+        };
+        let bytes = (!bytes.is_empty()).then(|| Ok(Bytes::from(bytes)));
+        stream::iter(bytes.into_iter().chain(error.map(Err)))
+    });
+    Body::from_stream(changed)
 }
 
 /// An error of the proxy itself.

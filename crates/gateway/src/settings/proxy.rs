@@ -55,6 +55,9 @@ pub struct ProviderSettings {
     /// `true` if the URL may use HTTP without TLS for another machine.
     #[serde(default)]
     pub plain_http: bool,
+    /// `true` if calls that a model wrote in its text are moved to where clients expect calls.
+    #[serde(default)]
+    pub text_calls: bool,
 }
 
 /// The treatment of the tools of a request.
@@ -110,6 +113,7 @@ impl ProviderSettings {
             key_env: None,
             mode: ProxyMode::default(),
             plain_http: false,
+            text_calls: false,
         }
     }
 }

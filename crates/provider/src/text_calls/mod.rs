@@ -10,9 +10,12 @@
 mod bare;
 mod literal;
 mod marked;
+mod possible;
 mod tags;
 
 use std::ops::Range;
+
+pub use self::possible::possible_call;
 
 use self::literal::Cursor;
 use super::calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};

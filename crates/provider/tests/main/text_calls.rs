@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use picktools_provider::{Arguments, MAX_CALLS, Provider, TextCalls, calls_in_text};
+use picktools_provider::{Arguments, MAX_CALLS, Provider, TextCalls, calls_in_text, possible_call};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -108,6 +108,40 @@ fn every_form_is_read_and_leaves_the_text_around() {
     assert_eq!(parts(list).0, expected, "Python");
     let semicolon = r#"{"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": "search", "parameters": {"q": 1}}"#;
     assert_eq!(parts(semicolon).0, expected, "Llama");
+}
+
+#[test]
+fn calls_never_start_before_they_are_possible() {
+    for form in forms("Paris") {
+        for before in [
+            "",
+            "Let me look.\n",
+            "Look at <b>this</b> [1]:\n",
+            "<think>x</think>",
+        ] {
+            let text = format!("{before}{form}\nDone.");
+            let mut held = None;
+            let mut released = 0;
+            for end in (0..=text.len()).filter(|&end| text.is_char_boundary(end)) {
+                held = possible_call(&text[..end], held.unwrap_or(released));
+                released = held.unwrap_or(end);
+                assert!(released <= before.len(), "{text} at {end}");
+            }
+            assert_eq!(
+                held.map(|at| text[at..].contains("Paris")),
+                Some(true),
+                "{text}"
+            );
+        }
+    }
+    for text in [
+        "I see: a < b, x[0] and {}.",
+        "[1] is a note",
+        "<b>bold</b>",
+        "Hello\nworld {x}",
+    ] {
+        assert_eq!(possible_call(text, 0), None, "{text}");
+    }
 }
 
 #[test]

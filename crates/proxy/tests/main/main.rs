@@ -9,3 +9,5 @@ mod keeping;
 mod nothing_fits;
 // The headers that report what was left out.
 mod reporting;
+// Calls that a model wrote in its text.
+mod text_calls;

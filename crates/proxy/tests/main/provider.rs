@@ -39,15 +39,32 @@ impl ProxyClient {
         Self::with_modes(settings, "narrow", "narrow")
     }
 
+    /// Starts a proxy that reads calls in text, in front of a provider with this answer.
+    pub(crate) fn reading_text(answer: &str) -> Self {
+        let provider = json!({"mode": "off", "text_calls": true});
+        Self::start(
+            &json!({}),
+            [provider.clone(), provider],
+            Some(answer.to_owned()),
+        )
+    }
+
     /// Starts a proxy with these settings of `proxy` and these modes.
     pub(crate) fn with_modes(settings: &Value, openai: &str, anthropic: &str) -> Self {
+        let providers = [openai, anthropic].map(|mode| json!({"mode": mode}));
+        Self::start(settings, providers, None)
+    }
+
+    fn start(settings: &Value, providers: [Value; 2], answer: Option<String>) -> Self {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
         let (sender, bodies) = channel();
-        std::thread::spawn(move || serve(&listener, &sender));
+        std::thread::spawn(move || serve(&listener, &sender, answer.as_deref()));
         let mut proxy = settings.clone();
-        proxy["openai"] = json!({"url": url, "mode": openai});
-        proxy["anthropic"] = json!({"url": url, "mode": anthropic});
+        for (name, mut provider) in ["openai", "anthropic"].into_iter().zip(providers) {
+            provider["url"] = json!(url);
+            proxy[name] = provider;
+        }
         let settings = json!({ "proxy": proxy }).to_string();
         let gateway = Gateway::open(GatewayOptions::new(
             Settings::parse(&settings).expect("valid settings"),
@@ -122,7 +139,7 @@ pub(crate) fn name_of(tool: &Value) -> String {
 }
 
 /// Answers requests, each on a connection of its own.
-fn serve(listener: &TcpListener, bodies: &Sender<String>) {
+fn serve(listener: &TcpListener, bodies: &Sender<String>, answer: Option<&str>) {
     for stream in listener.incoming() {
         let mut stream = stream.expect("a connection");
         let body = read_body(&mut stream);
@@ -131,10 +148,10 @@ fn serve(listener: &TcpListener, bodies: &Sender<String>) {
         } else {
             "application/json"
         };
-        let answer = if kind == "text/event-stream" {
-            STREAM
-        } else {
-            "{}"
+        let answer = match answer {
+            Some(answer) => answer,
+            None if kind == "text/event-stream" => STREAM,
+            None => "{}",
         };
         if bodies.send(body).is_err() {
             return;
