@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools_provider::{CallStream, EventReader, Provider};
+use picktools_provider::{CallStream, EventReader, Provider, calls_in_text, possible_call};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else {
@@ -12,6 +12,10 @@ fuzz_target!(|bytes: &[u8]| {
     let provider = Provider::ALL[usize::from(*first) % Provider::ALL.len()];
     if let Ok(answer) = serde_json::from_slice(rest) {
         let _calls = provider.calls(&answer);
+    }
+    if let Ok(text) = std::str::from_utf8(rest) {
+        let _calls = calls_in_text(text, &|_| true);
+        let _start = possible_call(text, 0);
     }
     let mut reader = EventReader::new();
     let mut stream = CallStream::new(provider);

@@ -217,6 +217,7 @@ pub(crate) fn validate_calls(
     calls: &Bound<'_, PyAny>,
     translation: Option<&picktools_provider::Translation>,
     access: &Access,
+    text: AnswerText,
 ) -> PyResult<Vec<Call>> {
     let py = calls.py();
     let hydrator = Hydrator::new(catalog.clone(), access);
@@ -224,7 +225,14 @@ pub(crate) fn validate_calls(
     if let Some(translation) = translation {
         hydrator = hydrator.translated(translation);
     }
-    let calls = read_calls(calls, translation.map(|translation| translation.provider))?;
+    let provider = translation.map(|translation| translation.provider);
+    let is_shown = |name: &str| hydrator.find_tool(name).is_ok();
+    let reader = CallReader {
+        provider,
+        text,
+        is_shown: &is_shown,
+    };
+    let calls = reader.read_calls(calls)?;
     Ok(py.detach(|| {
         calls
             .into_iter()
@@ -249,24 +257,49 @@ fn validate_call(hydrator: &Hydrator, call: ToolCall) -> Call {
     })
 }
 
-/// Reads a list of calls, one call, or the complete answer of a provider.
-fn read_calls(calls: &Bound<'_, PyAny>, provider: Option<Provider>) -> PyResult<Vec<ToolCall>> {
-    let py = calls.py();
-    let is_one = calls.cast::<PyMapping>().is_ok() || calls.hasattr("model_dump")?;
-    match (is_one, provider) {
-        (true, Some(provider)) => {
-            let answer = convert::value(calls, "calls")?;
-            provider
-                .calls(&answer)
-                .map_err(|error| errors::argument(py, "calls", errors::join_causes(&error)))
+/// The use of the text of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerText {
+    Ignored,
+    /// Calls in it are read if the answer has no others.
+    MayHaveCalls,
+}
+
+/// Reader of calls from Python values.
+struct CallReader<'a> {
+    provider: Option<Provider>,
+    text: AnswerText,
+    is_shown: &'a dyn Fn(&str) -> bool,
+}
+
+impl CallReader<'_> {
+    /// Reads a list of calls, one call, or the complete answer of a provider.
+    fn read_calls(&self, calls: &Bound<'_, PyAny>) -> PyResult<Vec<ToolCall>> {
+        let is_one = calls.cast::<PyMapping>().is_ok() || calls.hasattr("model_dump")?;
+        match (is_one, self.provider) {
+            (true, Some(provider)) => self.read_answer(calls, provider),
+            (true, None) => Ok(vec![read_call(calls, "calls")?]),
+            (false, _) => {
+                let items = convert::items(calls, "calls")?.enumerate();
+                items
+                    .map(|(index, item)| read_call(&item?, &format!("calls[{index}]")))
+                    .collect()
+            }
         }
-        (true, None) => Ok(vec![read_call(calls, "calls")?]),
-        (false, _) => {
-            let items = convert::items(calls, "calls")?.enumerate();
-            items
-                .map(|(index, item)| read_call(&item?, &format!("calls[{index}]")))
-                .collect()
+    }
+
+    fn read_answer(
+        &self,
+        argument: &Bound<'_, PyAny>,
+        provider: Provider,
+    ) -> PyResult<Vec<ToolCall>> {
+        let invalid = |error| errors::argument(argument.py(), "calls", errors::join_causes(&error));
+        let value = convert::value(argument, "calls")?;
+        let mut answer = provider.answer(&value).map_err(invalid)?;
+        if self.text == AnswerText::MayHaveCalls {
+            answer = answer.with_text_calls(self.is_shown);
         }
+        answer.into_calls().map_err(invalid)
     }
 }
 

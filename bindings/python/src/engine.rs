@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::answers::Selection;
 use crate::calls::{
-    Call, Translation, provider, translate_options, translate_tools, validate_calls,
+    AnswerText, Call, Translation, provider, translate_options, translate_tools, validate_calls,
 };
 use crate::catalog::{Catalog, definitions};
 use crate::model::{ModelChoice, WorkMonitor};
@@ -467,13 +467,15 @@ impl Engine {
     /// Validates a model's calls against the tools' schemas and the access policy. Runs no call.
     ///
     /// `calls` is one call or a list of calls `{"name", "arguments", "id"}`. With the translation
-    /// that the model was shown, it may also be the complete answer of the provider.
-    #[pyo3(signature = (calls, *, translation = None, access = None))]
+    /// that the model was shown, it may also be the complete answer of the provider. With
+    /// `text_calls`, calls that a local model wrote in the text of the answer are read, too.
+    #[pyo3(signature = (calls, *, translation = None, access = None, text_calls = false))]
     fn validate(
         &self,
         calls: &Bound<'_, PyAny>,
         translation: Option<&Bound<'_, PyAny>>,
         access: Option<&Bound<'_, PyAny>>,
+        text_calls: bool,
     ) -> PyResult<Vec<Call>> {
         let access = access.map_or_else(
             || Ok(Access::default()),
@@ -489,7 +491,12 @@ impl Engine {
                 }
             },
         };
-        validate_calls(self.inner.catalog(), calls, translation, &access)
+        let text = if text_calls {
+            AnswerText::MayHaveCalls
+        } else {
+            AnswerText::Ignored
+        };
+        validate_calls(self.inner.catalog(), calls, translation, &access, text)
     }
 
     /// Picks tools, sends them to a model with `ask`, and validates the model's calls.
@@ -525,6 +532,7 @@ impl Engine {
             &answer,
             Some(&translation.0),
             &access_policy,
+            AnswerText::Ignored,
         )
     }
 

@@ -100,6 +100,18 @@ def test_tool_call_validates_the_provider_answer(engine: picktools.Engine) -> No
     assert engine.validate([other], translation=translation)[0].status == "refused", "the tool was not shown"
 
 
+def test_validate_reads_calls_in_text_on_request() -> None:
+    weather = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tools = [{"name": "weather", "description": "Weather", "parameters": weather}]
+    engine = picktools.Engine(picktools.Catalog.from_tools(tools))
+    translation = engine.translate("openai")
+    text = 'Let me look.\n<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    answer = {"choices": [{"message": {"role": "assistant", "content": text}}]}
+    assert engine.validate(answer, translation=translation) == []
+    (call,) = engine.validate(answer, translation=translation, text_calls=True)
+    assert (call.status, call.arguments) == ("ready", {"city": "Oslo"})
+
+
 def test_resolve_equals_the_program(engine: picktools.Engine) -> None:
     assert engine.resolve("post_message")["tool"] == "chat/post_message"
     assert engine.resolve("postMessage")["tool"] == "chat/post_message"

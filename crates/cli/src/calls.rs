@@ -205,10 +205,9 @@ pub(super) fn detect_calls(bytes: &[u8], args: TextCallArgs) -> anyhow::Result<C
         }
     }
     with_calls.retain(|(_, answer)| answer.clone().into_calls().is_ok());
-    if with_calls.is_empty() && (args.text_calls || read_plain(bytes).iter().any(Result::is_ok)) {
-        if with_text.is_empty() {
-            return read_calls(bytes, None, args);
-        }
+    let may_be_other = args.text_calls || read_plain(bytes).iter().any(Result::is_ok);
+    if with_calls.is_empty() && with_text.is_empty() && may_be_other {
+        return read_calls(bytes, None, args);
     }
     let mut recognised = if with_calls.is_empty() {
         with_text
@@ -255,12 +254,13 @@ fn read_as_text(text: &str) -> CallFile {
     }
 }
 
+/// The error of a file without calls.
+const NO_CALLS: &str = "no calls found; expected {\"name\": …, \"arguments\": …}, or --provider for a \
+                        provider's answer";
+
 /// Returns the message for a file without calls.
 fn no_calls(plain: &CallEntries, bytes: &[u8]) -> String {
-    let mut message =
-        "no calls found; expected {\"name\": …, \"arguments\": …}, or --provider for a \
-                       provider's answer"
-            .to_owned();
+    let mut message = NO_CALLS.to_owned();
     if std::str::from_utf8(bytes).is_ok_and(looks_like_call) {
         message.push_str(", or --text-calls for the text of a model");
     }

@@ -258,6 +258,7 @@ class Engine:
         *,
         translation: Translation | None = None,
         access: AccessDict | None = None,
+        text_calls: bool = False,
     ) -> list[Call]: ...
     def tool_call(
         self,

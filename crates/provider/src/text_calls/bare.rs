@@ -6,7 +6,7 @@ use super::literal::Cursor;
 use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
 /// Reads bare calls. Nothing may follow them in their line.
-pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+pub(super) fn read_bare_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     let is_list = cursor.peek() == Some(b'[');
     let mut calls = if is_python_list(*cursor) {
         python_list(cursor)?

@@ -8,7 +8,7 @@ use super::{CallBlock, CallInText, is_name_byte, json_calls};
 const MAX_HEADER_BYTES: usize = 512;
 
 /// Reads calls behind a token such as `<|python_tag|>`.
-pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+pub(super) fn read_marked_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     if cursor.skip("<|python_tag|>") || cursor.skip("<|python_start|>") {
         return llama(cursor);
     }

@@ -266,11 +266,11 @@ fn fence_length(text: &str, mark: usize) -> usize {
 /// Reads the block of calls at a position.
 fn read_block(cursor: &mut Cursor<'_>, is_line_start: bool) -> Option<CallBlock> {
     match cursor.peek()? {
-        b'<' if cursor.rest().starts_with("<|") => marked::read(cursor),
-        b'<' => tags::read(cursor),
+        b'<' if cursor.rest().starts_with("<|") => marked::read_marked_calls(cursor),
+        b'<' => tags::read_tagged_calls(cursor),
         b'[' if cursor.rest().starts_with("[TOOL_CALLS]") => marked::mistral(cursor),
         b'>' => marked::functionary(cursor),
-        _ if is_line_start => bare::read(cursor),
+        _ if is_line_start => bare::read_bare_calls(cursor),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use super::literal::Cursor;
 use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
 /// Reads calls in tags.
-pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+pub(super) fn read_tagged_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     if cursor.skip("<tool_call>") {
         return tool_call(cursor);
     }

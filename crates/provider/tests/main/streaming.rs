@@ -4,6 +4,8 @@ use picktools_provider::{Arguments, CallStream, EventReader, Provider, ResponseE
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// Makes an event of a stream from calls.
+type EventMaker<'a> = &'a dyn Fn(&[Value]) -> Value;
 /// The id, name and arguments of a call.
 type Expected = (Option<&'static str>, &'static str, Value);
 
@@ -540,7 +542,7 @@ fn gemini_and_ollama_streams_of_other_servers_are_read() {
     let (a, b) = (json!({"q": "A"}), json!({"q": "B"}));
     let named = |arguments: &Value| json!({"name": "search", "args": arguments});
     let two = [(None, "search", a.clone()), (None, "search", b.clone())];
-    let makers: [(Provider, &dyn Fn(&[Value]) -> Value); 2] =
+    let makers: [(Provider, EventMaker<'_>); 2] =
         [(Provider::Gemini, &gemini), (Provider::Ollama, &ollama)];
     for (provider, event) in makers {
         let run = |label: &str, events: &[Value], expected: &[Expected]| {
