@@ -42,6 +42,19 @@ pub struct Argument {
     /// `true` if each item of a list becomes a parameter; `None` if the document does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explode: Option<bool>,
+    /// The form of the value in the request; `None` for the form that `style` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<ValueEncoding>,
+}
+
+/// A form of an argument's value in the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ValueEncoding {
+    /// The value as JSON text.
+    Json,
+    /// The bytes that the value, a text, gives in base64.
+    Base64,
 }
 
 /// A part of an HTTP request.

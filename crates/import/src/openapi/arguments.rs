@@ -10,7 +10,7 @@ use super::naming::{lost_name, plain};
 use super::references::{array_member, object_member, part, text_member};
 use super::schemas::{SchemaError, Schemas, Style, is_read_only};
 use super::{OperationEntry, OperationReader, Version, prose};
-use picktools::catalog::http::{Argument, ArgumentLocation, SecurityScheme};
+use picktools::catalog::http::{Argument, ArgumentLocation, SecurityScheme, ValueEncoding};
 use picktools::schema;
 use picktools::schema::MAX_SCHEMA_NODES;
 
@@ -238,13 +238,55 @@ impl<'d> BodyContent<'d> {
     }
 }
 
+/// Returns a media type without its parameters, in lower case.
+fn essence(media_type: &str) -> String {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+fn is_json(essence: &str) -> bool {
+    essence.ends_with("/json") || essence.ends_with("+json")
+}
+
+/// Returns `true` if a body of a media type is bytes, not text.
+fn is_binary(essence: &str) -> bool {
+    let is_text = essence.starts_with("text/")
+        || is_json(essence)
+        || essence.ends_with("xml")
+        || essence.ends_with("yaml")
+        || essence.ends_with("*")
+        || essence.contains("form");
+    !is_text
+}
+
+/// Returns the schema for the bytes of a file, or of a list of files; `None` if a schema is for
+/// something else.
+fn bytes_schema(reader: &OperationReader<'_>, schema: &Value) -> Option<Value> {
+    let target = reader.references.follow(schema, "").ok()?;
+    if target["format"] == "binary" {
+        return Some(bytes_of(target));
+    }
+    let items = target.get("items").filter(|_| target["type"] == "array")?;
+    let items = bytes_schema(reader, items)?;
+    Some(json!({"type": "array", "items": items}))
+}
+
+/// Returns the schema for bytes with the description of `schema`.
+fn bytes_of(schema: &Value) -> Value {
+    let description = schema["description"].as_str().unwrap_or_default();
+    let description = prose::clean(description, MAX_DESCRIPTION_CHARS);
+    let description = match description.is_empty() {
+        true => "The bytes in base64.".to_owned(),
+        false => format!("{description} (the bytes in base64)"),
+    };
+    json!({"type": "string", "contentEncoding": "base64", "description": description})
+}
+
 /// Returns the rank of a media type for a body; lower is better.
 fn preference(media_type: &str) -> u8 {
-    let media_type = media_type.to_ascii_lowercase();
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    match essence {
+    match essence(media_type).as_str() {
         "application/json" => 0,
-        essence if essence.ends_with("/json") || essence.ends_with("+json") => 1,
+        essence if is_json(essence) => 1,
         "application/x-www-form-urlencoded" => 2,
         "multipart/form-data" => 3,
         "*/*" | "application/*" => 4,
@@ -377,13 +419,20 @@ impl<'d> ArgumentCollector<'d> {
                 self.parameter(reader, parameter, &reserved)?;
             }
         }
+        let media_type = essence(body.map_or("", |body| &*body.content_type));
+        let multipart = media_type.starts_with("multipart/");
         match (content, fields) {
             (Some(content), Some(fields)) => {
                 for (name, schema, at) in &fields.fields {
                     if is_read_only(&reader.references, schema) {
                         continue;
                     }
-                    let field_schema = self.schemas.schema(schema, at)?;
+                    let bytes = multipart.then(|| bytes_schema(reader, schema)).flatten();
+                    let encoding = bytes.is_some().then_some(ValueEncoding::Base64);
+                    let field_schema = match bytes {
+                        Some(bytes) => bytes,
+                        None => self.schemas.schema(schema, at)?,
+                    };
                     let required = content.required && fields.required.contains(name);
                     let argument =
                         self.unused(&valid_argument_name(name), ArgumentLocation::Field, &[]);
@@ -393,11 +442,14 @@ impl<'d> ArgumentCollector<'d> {
                         ArgumentLocation::Field,
                         field_schema,
                         required,
+                        encoding,
                     );
                 }
             }
             (Some(content), None) => {
+                let is_bytes = is_binary(&media_type);
                 let mut body_schema = match content.schema {
+                    _ if is_bytes => bytes_of(&json!({"description": content.description})),
                     Some(schema) => self.schemas.schema(schema, &content.at)?,
                     None => json!({}),
                 };
@@ -408,6 +460,7 @@ impl<'d> ArgumentCollector<'d> {
                     ArgumentLocation::Body,
                     body_schema,
                     content.required,
+                    is_bytes.then_some(ValueEncoding::Base64),
                 );
             }
             (None, _) => {}
@@ -427,14 +480,20 @@ impl<'d> ArgumentCollector<'d> {
             members,
             at,
         } = parameter;
+        let content = object_member(members, "content").min_by_key(|(kind, _)| preference(kind));
+        let mut encoding = None;
         let mut parameter_schema = match reader.version {
+            Version::Two if text_member(members, "type") == Some("file") => {
+                encoding = Some(ValueEncoding::Base64);
+                bytes_of(&Value::Object((*members).clone()))
+            }
             Version::Two => self.schemas.parameter(members, at)?,
             Version::Three => {
-                let media_type = || members.get("content")?.as_object()?.values().next();
-                match members
-                    .get("schema")
-                    .or_else(|| media_type()?.get("schema"))
-                {
+                let in_content = content.and_then(|(_, content)| content.get("schema"));
+                if content.is_some_and(|(kind, _)| is_json(&essence(kind))) {
+                    encoding = Some(ValueEncoding::Json);
+                }
+                match members.get("schema").or(in_content) {
                     Some(schema) => self.schemas.schema(schema, &format!("{at}/schema"))?,
                     None => json!({}),
                 }
@@ -451,6 +510,7 @@ impl<'d> ArgumentCollector<'d> {
             *location,
             parameter_schema,
             required,
+            encoding,
         );
         if let Some(argument) = self.locations.get_mut(&argument_name) {
             argument.style = text_member(members, "style").map(str::to_owned);
@@ -497,6 +557,7 @@ impl<'d> ArgumentCollector<'d> {
         location: ArgumentLocation,
         schema: Value,
         required: bool,
+        encoding: Option<ValueEncoding>,
     ) {
         let mut schema = schema;
         if let (Some(title), Value::Object(members)) = (lost_name(Some(name)), &mut schema) {
@@ -510,6 +571,7 @@ impl<'d> ArgumentCollector<'d> {
                 name,
                 style: None,
                 explode: None,
+                encoding,
             },
         );
         if required {

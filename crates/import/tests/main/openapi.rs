@@ -190,7 +190,7 @@ fn version_2_documents_are_supported() {
     let photo = photo.parameters.as_ref().expect("it has a schema");
     assert_eq!(
         photo["properties"]["photo"],
-        json!({"type": "string", "description": "A portrait"})
+        json!({"type": "string", "contentEncoding": "base64", "description": "A portrait (the bytes in base64)"})
     );
     assert_eq!(photo["required"], json!(["number", "photo"]));
 }

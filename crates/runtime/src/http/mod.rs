@@ -3,6 +3,7 @@
 mod addresses;
 mod answer;
 mod credentials;
+mod multipart;
 mod request;
 mod styles;
 

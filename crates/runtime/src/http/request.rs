@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::HttpCallError;
 use super::credentials::{Credential, CredentialPart};
+use super::multipart;
 use super::styles::{HttpArgument, percent_encode};
 use crate::ErrorType;
 use picktools::catalog::http::{ArgumentLocation, HttpOperation};
@@ -461,7 +462,8 @@ fn build_cookies(
                 "one of its cookies is a credential",
             ));
         }
-        if argument.value.is_array() || argument.value.is_object() {
+        let is_structure = argument.value.is_array() || argument.value.is_object();
+        if is_structure && !argument.is_json() {
             return Err(
                 argument.invalid("is a list or an object, which is not supported in cookies")
             );
@@ -509,7 +511,7 @@ fn build_body(
     let unsupported = || {
         let declared = marked(declared, MAX_NAME_CHARS);
         HttpCallError::definition(format!(
-            "a body of the type {declared:?} is not supported: JSON, URL-encoded forms and text are"
+            "a body of the type {declared:?} is not supported: JSON, forms, text and bytes are"
         ))
     };
     let (content_type, body) = if is_any || essence.ends_with("/json") || essence.ends_with("+json")
@@ -524,23 +526,26 @@ fn build_body(
                 Value::Object(members).to_string()
             }
         };
-        (if is_any { "application/json" } else { declared }, body)
+        let declared = if is_any { "application/json" } else { declared };
+        (declared.to_owned(), body.into_bytes())
     } else if essence == "application/x-www-form-urlencoded" {
-        (declared, build_form(fields, complete_body)?)
-    } else if essence.starts_with("multipart/") {
-        return Err(unsupported());
+        (
+            declared.to_owned(),
+            build_form(fields, complete_body)?.into_bytes(),
+        )
+    } else if essence == "multipart/form-data" && complete_body.is_none() {
+        multipart::build(fields)?
     } else {
-        let Some(HttpArgument {
-            value: Value::String(text),
-            ..
-        }) = complete_body
-        else {
+        let Some(argument) = complete_body else {
             return Err(unsupported());
         };
-        (declared, text.clone())
+        let Value::String(text) = argument.value else {
+            return Err(unsupported());
+        };
+        (declared.to_owned(), argument.bytes(text)?)
     };
-    let content_type = HeaderValue::from_str(content_type).map_err(|_| unsupported())?;
-    Ok(Some((content_type, body.into_bytes())))
+    let content_type = HeaderValue::from_str(&content_type).map_err(|_| unsupported())?;
+    Ok(Some((content_type, body)))
 }
 
 fn build_form(

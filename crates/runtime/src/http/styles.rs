@@ -1,11 +1,13 @@
 //! Serialisation of argument values into URLs, headers and forms.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use super::HttpCallError;
 use crate::ErrorType;
-use picktools::catalog::http::Argument;
+use picktools::catalog::http::{Argument, ValueEncoding};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
 /// All characters except the unreserved characters of RFC 3986.
@@ -33,6 +35,21 @@ impl HttpArgument<'_> {
     /// Returns its name in the request.
     pub(super) fn name(&self) -> &str {
         self.definition.name.as_deref().unwrap_or(self.argument)
+    }
+
+    /// Returns `true` if the request has the value as JSON text.
+    pub(super) fn is_json(&self) -> bool {
+        self.definition.encoding == Some(ValueEncoding::Json)
+    }
+
+    /// Returns the bytes of a text, or those that it gives in base64.
+    pub(super) fn bytes(&self, text: &str) -> Result<Vec<u8>, HttpCallError> {
+        if self.definition.encoding == Some(ValueEncoding::Base64) {
+            return STANDARD
+                .decode(text)
+                .map_err(|_| self.invalid("is not base64 with `=` at its end"));
+        }
+        Ok(text.as_bytes().to_vec())
     }
 
     fn style(&self) -> Option<&str> {
@@ -94,6 +111,9 @@ impl HttpArgument<'_> {
         if self.style().is_some_and(|style| style != "simple") {
             return Err(self.unsupported_style());
         }
+        if self.is_json() {
+            return Ok(encode(&self.value.to_string()));
+        }
         let mut parts = Vec::new();
         match self.value {
             Value::Array(items) => {
@@ -132,6 +152,9 @@ impl HttpArgument<'_> {
             "deepObject" => "",
             _ => return Err(self.unsupported_style()),
         };
+        if self.is_json() {
+            return Ok(vec![(name, percent_encode(&self.value.to_string()))]);
+        }
         let mut pairs = Vec::new();
         match self.value {
             Value::Array(_) if style == "deepObject" => return Err(self.unsupported_style()),
