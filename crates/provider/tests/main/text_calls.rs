@@ -137,7 +137,7 @@ fn calls_never_start_before_they_are_possible() {
     for text in [
         "I see: a < b, x[0] and {}.",
         "[1] is a note",
-        "<b>bold</b>",
+        "<b>bold</b>.",
         "Hello\nworld {x}",
     ] {
         assert_eq!(possible_call(text, 0), None, "{text}");
