@@ -307,10 +307,10 @@ fn resolve(criterion: &mut Criterion) {
         ("other_writing", name.replace('_', "-").to_uppercase()),
     ] {
         assert!(
-            matches!(table.resolve(&name), Resolution::Tool(found) if found.tool.index() == 5_000)
+            matches!(table.resolve(&name, &catalog), Resolution::Tool(found) if found.tool.index() == 5_000)
         );
         group.bench_function(writing, |bencher| {
-            bencher.iter(|| table.resolve(black_box(&name)));
+            bencher.iter(|| table.resolve(black_box(&name), &catalog));
         });
     }
 }

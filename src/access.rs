@@ -306,6 +306,7 @@ impl Access {
     fn reasons_by_tool(
         &self,
         names: &NameTable,
+        catalog: &Catalog,
     ) -> Result<BTreeMap<ToolId, Vec<IneligibleReason>>, AccessError> {
         let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
         let mut add = |tools: Vec<ToolId>, reason: IneligibleReason| {
@@ -317,17 +318,17 @@ impl Access {
             }
         };
         for name in &self.exclude {
-            let tools = resolve_tools(names, "exclude", name)?;
+            let tools = resolve_tools(names, catalog, "exclude", name)?;
             add(tools, IneligibleReason::Excluded);
         }
         for (name, calls) in &self.quotas {
-            let tools = resolve_tools(names, "quotas", name)?;
+            let tools = resolve_tools(names, catalog, "quotas", name)?;
             if *calls == 0 {
                 add(tools, IneligibleReason::Quota);
             }
         }
         for name in &self.quarantine {
-            let tools = resolve_tools(names, "quarantine", name)?;
+            let tools = resolve_tools(names, catalog, "quarantine", name)?;
             add(tools, IneligibleReason::Quarantine);
         }
         Ok(by_tool)
@@ -403,10 +404,11 @@ impl<'a> SourceVerdict<'a> {
 /// Returns the tools that a name in a policy field refers to: one, or several that share it.
 pub(crate) fn resolve_tools(
     names: &NameTable,
+    catalog: &Catalog,
     field: &'static str,
     name: &str,
 ) -> Result<Vec<ToolId>, AccessError> {
-    match names.resolve(name) {
+    match names.resolve(name, catalog) {
         Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
         Resolution::Ambiguous(tools) => Ok(tools),
         Resolution::Unknown { suggestions } => {

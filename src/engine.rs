@@ -303,7 +303,7 @@ impl Engine {
             None => Some(Arc::new(ExampleIndex::build_from_definitions(&index)?)),
         };
         if let Some(prior) = &self.prior {
-            engine.prior = Some(Arc::new(prior.recount(&index.names)));
+            engine.prior = Some(Arc::new(prior.recount(&index.names, &index.catalog)));
         }
         if let Some(costs) = &self.costs {
             engine.costs = Some(Arc::new(costs.emptied()));

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::Catalog;
 use crate::json;
 use crate::names::NameTable;
 use crate::ranking::ToolId;
@@ -215,14 +216,14 @@ pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
 impl Prior {
     /// Counts the calls of the tools in `names`. A name that several tools share is ignored.
-    pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable) -> Self {
+    pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable, catalog: &Catalog) -> Self {
         let mut prior = Self::default();
         let tools: Vec<Option<ToolId>> = sequences
             .names
             .iter()
             .map(|name| {
-                let mut matches = names.possible_tools(name);
-                matches.next().filter(|_| matches.next().is_none())
+                let matches = names.possible_tools(name, catalog);
+                <[ToolId; 1]>::try_from(matches).ok().map(|[tool]| tool)
             })
             .collect();
         prior.unknown = tools.iter().filter(|tool| tool.is_none()).count();
@@ -244,8 +245,8 @@ impl Prior {
     }
 
     /// Counts the same tasks for the tools in other names.
-    pub(crate) fn recount(&self, names: &NameTable) -> Self {
-        Self::new(Arc::clone(&self.sequences), names)
+    pub(crate) fn recount(&self, names: &NameTable, catalog: &Catalog) -> Self {
+        Self::new(Arc::clone(&self.sequences), names, catalog)
     }
 
     /// Returns the gains from the tools in use; tools without a gain are absent.
@@ -308,7 +309,7 @@ impl Prior {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Alias, Catalog, Tool};
+    use crate::catalog::{Alias, Tool};
 
     fn prior(tasks: &str) -> Prior {
         let mut mail = Tool::without_arguments("mail", "");
@@ -322,10 +323,12 @@ mod tests {
             Tool::without_arguments("print", ""),
             Tool::without_arguments("plot", ""),
         ];
-        let names = NameTable::new(&Catalog::from_tools(tools).expect("valid"));
+        let catalog = Catalog::from_tools(tools).expect("valid");
+        let names = NameTable::new(&catalog);
         Prior::new(
             Arc::new(Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed")),
             &names,
+            &catalog,
         )
     }
 

@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(catalog) = options.read(bytes, "fuzz") {
         let table = NameTable::new(&catalog);
         for tool in catalog.tools() {
-            let _meaning = table.resolve(&tool.name);
+            let _meaning = table.resolve(&tool.name, &catalog);
         }
     }
 });

@@ -131,7 +131,7 @@ impl Eligibility {
             return Err(AccessError::InvalidCost);
         }
         let grouping = catalog.grouping();
-        let by_tool = access.reasons_by_tool(names)?;
+        let by_tool = access.reasons_by_tool(names, catalog)?;
         let sources = SourceVerdict::new(access, catalog.sources().known_sources());
         let by_policy: Vec<Arc<[IneligibleReason]>> = grouping
             .policies

@@ -263,9 +263,13 @@ impl EngineBuilder {
                 ExampleIndex::build(&index, examples, &example_config, &no_known_examples)?;
             example_index = Some(Arc::new(examples));
         }
-        let prior = self
-            .sequences
-            .map(|sequences| Arc::new(Prior::new(Arc::new(sequences), &index.names)));
+        let prior = self.sequences.map(|sequences| {
+            Arc::new(Prior::new(
+                Arc::new(sequences),
+                &index.names,
+                &index.catalog,
+            ))
+        });
         Ok(Engine {
             index: Arc::new(index),
             skills: skill_index,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::ranked::RequestRanking;
 use super::signals::models;
 use crate::access::{Eligibility, resolve_tools};
+use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::fuse::{Fusion, Mode};
 use crate::index::{ExampleIndex, Index, Vectors};
@@ -60,8 +61,8 @@ impl<'a> Request<'a> {
         let always = resolve("always_include", &options.always_include)?;
         let fallbacks = resolve("fallbacks", &options.fallbacks)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
-        let mentions = index.names.mentions(query.user_text());
-        let in_use = ToolsInUse::new(&index.names, query, options);
+        let mentions = index.names.mentions(query.user_text(), &index.catalog);
+        let in_use = ToolsInUse::new(&index.names, &index.catalog, query, options);
         let needed = BTreeMap::new();
         let (copies, rankable) = (BTreeMap::new(), None);
         let mut request = Self {
@@ -212,7 +213,7 @@ pub(super) struct ToolsInUse {
 
 impl ToolsInUse {
     /// Resolves the caller's names, then those of the transcript, each from the latest on.
-    fn new(names: &NameTable, query: &Query, options: &PickOptions) -> Self {
+    fn new(names: &NameTable, catalog: &Catalog, query: &Query, options: &PickOptions) -> Self {
         let mut in_use = Self::default();
         for name in options
             .in_use
@@ -221,7 +222,7 @@ impl ToolsInUse {
             .chain(query.called().iter().rev())
         {
             let mut is_known = false;
-            for tool in names.possible_tools(name) {
+            for tool in names.possible_tools(name, catalog) {
                 is_known = true;
                 if in_use.tools.contains_key(&tool) || in_use.surplus.contains(&tool) {
                     continue;
@@ -271,7 +272,7 @@ fn resolve_included(
             }
             continue;
         }
-        match resolve_tools(&index.names, option, name)?[..] {
+        match resolve_tools(&index.names, &index.catalog, option, name)?[..] {
             [tool] => tools.insert(tool, name.clone()),
             ref several => {
                 let candidates = several

@@ -40,6 +40,9 @@ struct UsableSkill {
     tools: Vec<(ToolId, String)>,
 }
 
+/// The most tools that one pattern of a skill brings.
+const MAX_MATCHED: usize = 8;
+
 /// A picked skill: its position in the index, and the reason.
 pub(super) struct PickedSkill {
     place: usize,
@@ -243,15 +246,22 @@ fn rank_with_tools<'q>(
     }
 }
 
-/// Returns the tools of a compatible skill, each once.
+/// Returns the tools of a compatible skill, each once. A pattern that matches many tools brings
+/// none of them: the ranking chooses among them.
 fn tools_of_skill(report: &SkillReport, catalog: &Catalog) -> Vec<(ToolId, String)> {
     let mut tools: Vec<(ToolId, String)> = Vec::new();
     for tool in &report.tools {
-        if let ToolMeaning::Tool { tool: id, .. } = &tool.meaning
-            && let Some(id) = catalog.find(id)
-            && tools.iter().all(|(other, _)| *other != id)
-        {
-            tools.push((id, tool.allowed.name.clone()));
+        let ids = match &tool.meaning {
+            ToolMeaning::Tool { tool: id, .. } => std::slice::from_ref(id),
+            ToolMeaning::Matched { tools } if tools.len() <= MAX_MATCHED => tools,
+            _ => &[],
+        };
+        for id in ids {
+            if let Some(id) = catalog.find(id)
+                && tools.iter().all(|(other, _)| *other != id)
+            {
+                tools.push((id, tool.allowed.name.clone()));
+            }
         }
     }
     tools

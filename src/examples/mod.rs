@@ -366,9 +366,8 @@ pub(crate) fn active_examples(
     }
     let mut unknown = HashSet::new();
     for example in more.iter() {
-        let mut matches = names.possible_tools(&example.tool);
-        match (matches.next(), matches.next()) {
-            (Some(tool), None) => by_tool[tool.index()].push(ActiveExample {
+        match names.possible_tools(&example.tool, catalog)[..] {
+            [tool] => by_tool[tool.index()].push(ActiveExample {
                 tool,
                 request: shorten(&example.request),
                 origin: if example.synthetic {

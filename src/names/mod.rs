@@ -6,13 +6,15 @@
 //! that is another tool's name. All other names win over the bare name of an untrusted tool. Such a
 //! tool never gets a reserved name (`bash`, `read_file`); it is available as `source/name`. An
 //! unknown name is looked up a second time without case and separators, so `readFile` and
-//! `READ-FILE` resolve to `read_file`.
+//! `READ-FILE` resolve to `read_file`. The forms in which models write names, such as
+//! `mcp__files__read_file` and `functions.read_file`, are read on top of the table (`readings`).
 
 mod advertising;
 mod error;
 mod owners;
 mod patterns;
 mod prompt;
+mod readings;
 pub mod skills;
 mod usage;
 
@@ -29,6 +31,7 @@ pub use error::AdvertisingError;
 pub use patterns::{PatternError, ToolPatterns, is_glob};
 pub use prompt::tools_section;
 pub use prompt::{ListedTool, section};
+pub use readings::{NameScope, ShownNames, name_forms};
 pub use skills::{Skill, SkillReport, ToolMeaning};
 pub use usage::{log_registered, log_unknown, log_use};
 
@@ -53,9 +56,9 @@ const MAX_SUGGESTIONS: usize = 3;
 ///
 /// let catalog = Catalog::from_tools([Tool::without_arguments("read_file", "Reads a file")])?;
 /// let names = NameTable::new(&catalog);
-/// let Resolution::Tool(resolved) = names.resolve("readFile") else { panic!() };
+/// let Resolution::Tool(resolved) = names.resolve("readFile", &catalog) else { panic!() };
 /// assert_eq!(catalog.tool(resolved.tool).name, "read_file");
-/// let Resolution::Unknown { suggestions } = names.resolve("read_flie") else { panic!() };
+/// let Resolution::Unknown { suggestions } = names.resolve("read_flie", &catalog) else { panic!() };
 /// assert_eq!(suggestions, ["read_file"]);
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```
@@ -260,24 +263,10 @@ impl NameTable {
         self.normalised.save(NORMALISED, writer)
     }
 
-    /// Resolves an id, a qualified name, a name or an alias: first exactly, then without case and
-    /// separators.
-    pub fn resolve(&self, name: &str) -> Resolution {
-        self.resolve_among(name, |_| true)
-    }
-
-    /// Resolves a name as [`NameTable::resolve`] does, but suggests only names of tools that
-    /// `may_suggest` accepts.
-    pub fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
-        match self.owners(name) {
-            [] => Resolution::Unknown {
-                suggestions: self.suggest(name, may_suggest),
-            },
-            [resolved] => Resolution::Tool(*resolved),
-            several => {
-                Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect())
-            }
-        }
+    /// Resolves an id, a qualified name, a name or an alias of any tool of the catalog, of which
+    /// this is the table; see [`NameTable::resolve_in`].
+    pub fn resolve(&self, name: &str, catalog: &Catalog) -> Resolution {
+        self.resolve_in(name, &NameScope::all(catalog))
     }
 
     /// Resolves a name that a tool of `source` uses. If the name is ambiguous, the tool of the same
@@ -304,20 +293,16 @@ impl NameTable {
     }
 
     /// Returns the tools that a name may stand for, in registration order.
-    ///
-    /// An unknown name may be a qualified name in which a provider's rules have replaced the slash,
-    /// as in `weather_get_forecast`.
-    pub fn possible_tools(&self, name: &str) -> impl Iterator<Item = ToolId> {
-        let mut owners = self.owners(name);
-        if owners.is_empty() {
-            for name in qualified(name) {
-                owners = self.owners(&name);
-                if !owners.is_empty() {
-                    break;
-                }
-            }
+    pub fn possible_tools(&self, name: &str, catalog: &Catalog) -> Vec<ToolId> {
+        let scope = NameScope {
+            may_suggest: &|_| false,
+            ..NameScope::all(catalog)
+        };
+        match self.resolve_in(name, &scope) {
+            Resolution::Tool(resolved) => vec![resolved.tool],
+            Resolution::Ambiguous(tools) => tools,
+            Resolution::Unknown { .. } => Vec::new(),
         }
-        owners.iter().map(|owner| owner.tool)
     }
 
     /// Returns the tools that have a name exactly or, if there are no such tools, in a variant
@@ -369,17 +354,17 @@ impl NameTable {
     /// A name counts if it is the complete text, is in quotation marks or backticks, or has the
     /// form of an identifier. A plain word that is also a name or an alias ("run",
     /// "search") does not count: people use it as a word.
-    pub(crate) fn mentions(&self, text: &str) -> Vec<Mention> {
+    pub(crate) fn mentions(&self, text: &str, catalog: &Catalog) -> Vec<Mention> {
         let mut mentions: Vec<Mention> = Vec::new();
-        self.add_mentions(text.trim(), &mut mentions);
+        self.add_mentions(text.trim(), catalog, &mut mentions);
         for name in quoted(text) {
-            self.add_mentions(name, &mut mentions);
+            self.add_mentions(name, catalog, &mut mentions);
         }
         for word in text.split_whitespace() {
             // A part of a word is an identifier only if the word is one.
             if is_identifier(word) {
-                for name in self.identifiers(word) {
-                    self.add_mentions(name, &mut mentions);
+                for name in self.identifiers(word, catalog) {
+                    self.add_mentions(name, catalog, &mut mentions);
                 }
             }
         }
@@ -387,14 +372,14 @@ impl NameTable {
     }
 
     /// Adds the tools that a mentioned text names, unless they are mentioned already.
-    fn add_mentions(&self, name: &str, mentions: &mut Vec<Mention>) {
+    fn add_mentions(&self, name: &str, catalog: &Catalog, mentions: &mut Vec<Mention>) {
         // A plain word in a variant spelling still is a plain word.
         let owners = if is_identifier(name) {
-            self.owners(name)
+            self.owners_of_identifier(name, catalog)
         } else {
-            self.tools.get(name).unwrap_or_default()
+            Cow::Borrowed(self.tools.get(name).unwrap_or_default())
         };
-        for &ResolvedTool { tool, .. } in owners {
+        for &ResolvedTool { tool, .. } in owners.iter() {
             if mentions.iter().all(|mention| mention.tool != tool) {
                 mentions.push(Mention {
                     name: name.to_owned(),
@@ -404,10 +389,21 @@ impl NameTable {
         }
     }
 
+    /// Returns the tools that have a name or, if there are none, those that it means with their
+    /// server.
+    fn owners_of_identifier(&self, name: &str, catalog: &Catalog) -> Cow<'_, [ResolvedTool]> {
+        match self.owners(name) {
+            [] => Cow::Owned(self.qualified_readings(name, &NameScope::all(catalog))),
+            owners => Cow::Borrowed(owners),
+        }
+    }
+
     /// Returns the tool names that `word` contains as identifiers: the word itself, or else its
     /// parts at the first cut that finds any.
-    fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
-        let is_name = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
+    fn identifiers<'t>(&self, word: &'t str, catalog: &Catalog) -> Vec<&'t str> {
+        let is_name = |part: &&str| {
+            is_identifier(part) && !self.owners_of_identifier(part, catalog).is_empty()
+        };
         for (level, &is_cut) in CUTS.iter().enumerate() {
             // Without further cut characters the parts are the same as at the previous level.
             if level > 0 && !word.contains(|c| is_cut(c) && !CUTS[level - 1](c)) {
@@ -518,7 +514,7 @@ mod tests {
     use super::*;
     use crate::catalog::Tool;
 
-    fn table() -> NameTable {
+    fn table() -> (NameTable, Catalog) {
         let mut terminal = Tool::without_arguments("terminalRun", "Runs a command");
         terminal.aliases = ["bash", "run", "shell exec"]
             .map(|name| Alias {
@@ -539,12 +535,19 @@ mod tests {
             Tool::without_arguments("read_file", ""),
             Tool::without_arguments("search", ""),
         ];
-        NameTable::new(&Catalog::from_tools(tools).expect("valid"))
+        let catalog = Catalog::from_tools(tools).expect("valid");
+        (NameTable::new(&catalog), catalog)
+    }
+
+    fn resolve(name: &str) -> Resolution {
+        let (table, catalog) = table();
+        table.resolve(name, &catalog)
     }
 
     fn mentioned(text: &str) -> Vec<usize> {
-        table()
-            .mentions(text)
+        let (table, catalog) = table();
+        table
+            .mentions(text, &catalog)
             .into_iter()
             .map(|mention| mention.tool.index())
             .collect()
@@ -560,6 +563,14 @@ mod tests {
             ("call \"search\" now", vec![4]),
             ("call 'shell exec' now", vec![0]),
             ("the weather/get_forecast tool", vec![1]),
+            (
+                "call mcp__weather__get_forecast, then `sky.getForecast`",
+                vec![2, 1],
+            ),
+            (
+                "with sky__get_forecast (or weather_get_forecast)",
+                vec![2, 1],
+            ),
             ("`get_forecast` please", vec![1, 2]),
             ("run a search in bash", vec![]),
             ("don't run what isn't mine", vec![]),
@@ -580,7 +591,7 @@ mod tests {
     #[test]
     fn names_resolve_exactly_and_then_in_a_variant_spelling() {
         let check = |name: &str, expected: usize, via: ResolvedVia| {
-            let Resolution::Tool(resolved) = table().resolve(name) else {
+            let Resolution::Tool(resolved) = resolve(name) else {
                 panic!("{name} is not one tool");
             };
             assert_eq!(
@@ -603,7 +614,7 @@ mod tests {
         }
         for name in ["get_forecast", "getForecast"] {
             assert!(
-                matches!(table().resolve(name), Resolution::Ambiguous(tools) if tools.len() == 2),
+                matches!(resolve(name), Resolution::Ambiguous(tools) if tools.len() == 2),
                 "{name}"
             );
         }
@@ -618,10 +629,11 @@ mod tests {
                 deprecated,
             })
             .into();
-        let table = NameTable::new(&Catalog::from_tools([tool]).expect("valid"));
+        let catalog = Catalog::from_tools([tool]).expect("valid");
+        let table = NameTable::new(&catalog);
         let deprecated = |name: &str| {
             matches!(
-                table.resolve(name),
+                table.resolve(name, &catalog),
                 Resolution::Tool(ResolvedTool {
                     deprecated: true,
                     ..
@@ -634,7 +646,7 @@ mod tests {
 
     #[test]
     fn unknown_name_gets_the_most_similar_names() {
-        let suggested = |name: &str| match table().resolve(name) {
+        let suggested = |name: &str| match resolve(name) {
             Resolution::Unknown { suggestions } => suggestions,
             resolution => panic!("{name} is {resolution:?}"),
         };

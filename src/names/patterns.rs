@@ -10,6 +10,9 @@ use crate::ranking::ToolId;
 /// The characters that make a text a glob.
 const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 
+/// The start of a tool's name in clients that name the server too: `mcp__server__tool`.
+const CLIENT_START: &str = "mcp__";
+
 /// The compiled names and globs of tools.
 ///
 /// ```
@@ -18,6 +21,8 @@ const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
 /// let patterns = ToolPatterns::new(&["Bash".to_owned(), "github/*".to_owned()])?;
 /// assert!(patterns.matches("github/list_issues"));
 /// assert!(!patterns.matches("bash"));
+/// let patterns = ToolPatterns::new(&["mcp__github__list_*".to_owned(), "mcp__jira".to_owned()])?;
+/// assert!(patterns.matches("github/list_issues") && patterns.matches("jira/create_issue"));
 /// # Ok::<(), picktools::names::PatternError>(())
 /// ```
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub struct ToolPatterns {
     /// `*`; a pattern that is equal to the name matches it.
     names: BTreeSet<String>,
     globs: GlobSet,
+    /// `true` if a pattern begins as the names of clients do.
+    has_client_form: bool,
 }
 
 /// An error in a name or glob.
@@ -53,7 +60,8 @@ pub enum PatternError {
 
 impl ToolPatterns {
     /// Compiles names and globs. `*` stands for any characters, `?` for one, `{a,b}` for either
-    /// text, and `[ab]` for one of the characters.
+    /// text, and `[ab]` for one of the characters. A pattern such as `mcp__server__*` also matches
+    /// ids (`server/tool`), and `mcp__server` matches all tools of the server.
     ///
     /// # Errors
     ///
@@ -65,6 +73,9 @@ impl ToolPatterns {
                 return Err(PatternError::Empty);
             }
             globs.add(compile(pattern)?);
+            if is_server_pattern(pattern) {
+                globs.add(compile(&format!("{pattern}__*"))?);
+            }
         }
         let globs = globs.build().map_err(|error| PatternError::TooLarge {
             reason: error.kind().to_string(),
@@ -72,12 +83,15 @@ impl ToolPatterns {
         Ok(Self {
             names: patterns.iter().cloned().collect(),
             globs,
+            has_client_form: patterns.iter().any(|one| one.starts_with(CLIENT_START)),
         })
     }
 
     /// Returns `true` if a pattern is the name or matches it.
     pub fn matches(&self, name: &str) -> bool {
-        self.names.contains(name) || self.globs.is_match(name)
+        let matches = |name: &str| self.names.contains(name) || self.globs.is_match(name);
+        matches(name)
+            || (self.has_client_form && client_form(name).is_some_and(|name| matches(&name)))
     }
 
     /// Returns `true` if a pattern matches the id or the name of a tool.
@@ -87,9 +101,29 @@ impl ToolPatterns {
     }
 }
 
-/// Returns `true` if a text has one of the characters `*`, `?`, `[` and `{`.
+/// Returns `true` if a text stands for several tools: it has one of the characters `*`, `?`, `[`
+/// and `{`, or has the form `mcp__server`.
 pub fn is_glob(pattern: &str) -> bool {
-    pattern.contains(GLOB_CHARACTERS)
+    pattern.contains(GLOB_CHARACTERS) || is_server_pattern(pattern)
+}
+
+/// Returns `true` for `mcp__server`, which stands for all tools of a server.
+fn is_server_pattern(pattern: &str) -> bool {
+    let server = pattern.strip_prefix(CLIENT_START);
+    server.is_some_and(|server| !server.is_empty() && !server.contains("__"))
+}
+
+/// Returns the name of a client for the id `server/tool`. Clients replace characters that models
+/// do not accept by an underscore.
+fn client_form(id: &str) -> Option<String> {
+    let (server, tool) = id.split_once('/')?;
+    let (server, tool) = (accepted_by_models(server), accepted_by_models(tool));
+    Some(format!("{CLIENT_START}{server}__{tool}"))
+}
+
+fn accepted_by_models(name: &str) -> String {
+    let is_accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name.replace(|c| !is_accepted(c), "_")
 }
 
 fn compile(pattern: &str) -> Result<Glob, PatternError> {
@@ -97,4 +131,34 @@ fn compile(pattern: &str) -> Result<Glob, PatternError> {
         pattern: pattern.to_owned(),
         reason: error.kind().to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_clients_match_the_tools_of_a_server() {
+        let matches = |pattern: &str, id: &str| {
+            let patterns = ToolPatterns::new(&[pattern.to_owned()]).expect("valid");
+            patterns.matches(id)
+        };
+        for (pattern, id, expected) in [
+            ("mcp__github", "github/create_issue", true),
+            ("mcp__github__*", "github/create_issue", true),
+            ("mcp__github__create_*", "github/create_issue", true),
+            ("mcp__github__create_issue", "github/create_issue", true),
+            ("mcp__my_server__*", "my server/list", true),
+            ("mcp__*", "github/create_issue", true),
+            ("mcp__*__create_*", "github/create_issue", true),
+            ("mcp__git", "github/create_issue", false),
+            ("mcp__git__*", "github/create_issue", false),
+            ("mcp__github__list_*", "github/create_issue", false),
+            ("mcp__github", "create_issue", false),
+        ] {
+            assert_eq!(matches(pattern, id), expected, "{pattern} {id}");
+        }
+        assert!(is_glob("mcp__github") && is_glob("mcp__github__*"));
+        assert!(!is_glob("mcp__github__create_issue") && !is_glob("mcp__"));
+    }
 }

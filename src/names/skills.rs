@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use super::prompt::skills_section;
 
-use super::{NameTable, Resolution, ResolvedVia, log_use};
+use super::{NameTable, Resolution, ResolvedVia, ToolPatterns, is_glob, log_use};
 use crate::catalog::Catalog;
 use crate::excerpt::list;
 use crate::ranking::ToolId;
@@ -109,6 +109,11 @@ pub enum ToolMeaning {
         /// `true` if the name is a deprecated alias.
         deprecated: bool,
     },
+    /// The tools that a pattern such as `mcp__server__*` matches.
+    Matched {
+        /// Their ids.
+        tools: Vec<String>,
+    },
     /// Several tools.
     Ambiguous {
         /// Their ids.
@@ -146,7 +151,7 @@ impl ToolMeaning {
     /// Resolves `name` in a catalog, of which `names` is the name table, and logs the use.
     pub fn resolve(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
-        match names.resolve(name) {
+        match names.resolve(name, catalog) {
             Resolution::Tool(resolved) => {
                 log_use(name, None, catalog.tool(resolved.tool), resolved.deprecated);
                 Self::Tool {
@@ -158,9 +163,32 @@ impl ToolMeaning {
             Resolution::Ambiguous(tools) => Self::Ambiguous {
                 candidates: tools.into_iter().map(id).collect(),
             },
-            Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
+            Resolution::Unknown { suggestions } => match matched_tools(name, catalog) {
+                tools if tools.is_empty() => Self::Unknown { suggestions },
+                tools => Self::Matched { tools },
+            },
         }
     }
+
+    /// Returns `true` if the name stands for exactly one tool, or is a pattern that matches tools.
+    pub fn is_resolved(&self) -> bool {
+        matches!(self, Self::Tool { .. } | Self::Matched { .. })
+    }
+}
+
+/// Returns the ids of the tools that a pattern matches; none if the name is no valid pattern.
+fn matched_tools(name: &str, catalog: &Catalog) -> Vec<String> {
+    let mut ids = Vec::new();
+    if is_glob(name)
+        && let Ok(patterns) = ToolPatterns::new(&[name.to_owned()])
+    {
+        for (tool, outline) in catalog.outlines() {
+            if patterns.matches_tool(catalog, tool) {
+                ids.push(outline.id.clone());
+            }
+        }
+    }
+    ids
 }
 
 impl fmt::Display for ToolMeaning {
@@ -181,6 +209,7 @@ impl fmt::Display for ToolMeaning {
                 via: ResolvedVia::Normalised,
                 ..
             } => write!(f, "{tool} (in a variant spelling)"),
+            Self::Matched { tools } => f.write_str(&list(tools, ", ")),
             Self::Ambiguous { candidates } => {
                 write!(f, "ambiguous; write one of {}", list(candidates, ", "))
             }
@@ -195,12 +224,10 @@ impl fmt::Display for ToolMeaning {
 }
 
 impl SkillReport {
-    /// Returns `true` if every name of the skill resolves to exactly one tool, or if the skill
-    /// names no tools.
+    /// Returns `true` if every name of the skill resolves to exactly one tool, every pattern matches
+    /// a tool, or the skill names no tools.
     pub fn is_compatible(&self) -> bool {
-        self.tools
-            .iter()
-            .all(|tool| matches!(tool.meaning, ToolMeaning::Tool { .. }))
+        self.tools.iter().all(|tool| tool.meaning.is_resolved())
     }
 }
 
@@ -219,7 +246,7 @@ impl fmt::Display for SkillReport {
         } in &self.tools
         {
             let problem = match meaning {
-                ToolMeaning::Tool { .. } => continue,
+                ToolMeaning::Tool { .. } | ToolMeaning::Matched { .. } => continue,
                 ToolMeaning::Ambiguous { candidates } => {
                     format!(
                         "{name:?} is ambiguous, write one of {}",

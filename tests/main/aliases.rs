@@ -40,7 +40,7 @@ fn operator(aliases: &Value) -> CatalogOptions {
 
 /// Returns the id of the tool with a name, and the kind of match.
 fn meaning(catalog: &Catalog, name: &str) -> Option<(String, ResolvedVia)> {
-    match NameTable::new(catalog).resolve(name) {
+    match NameTable::new(catalog).resolve(name, catalog) {
         Resolution::Tool(resolved) => Some((catalog.tool(resolved.tool).id.clone(), resolved.via)),
         _ => None,
     }

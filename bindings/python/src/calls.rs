@@ -234,6 +234,7 @@ pub(crate) fn validate_calls(
     };
     let calls = reader.read_calls(calls)?;
     Ok(py.detach(|| {
+        let calls = hydrator.expand_parallel(calls);
         calls
             .into_iter()
             .map(|call| validate_call(&hydrator, call))

@@ -1,4 +1,4 @@
-//! Differences between the arguments of a model and those of a repairer.
+//! Changes of a call's arguments, and the differences between those of a model and of a repairer.
 
 use std::fmt;
 
@@ -12,6 +12,99 @@ use picktools::schema::pointer_part;
 const MAX_LISTED_CHANGES: usize = 5;
 /// The longest excerpt of a value or a pointer, in characters.
 const MAX_EXCERPT_CHARS: usize = 80;
+
+/// One change of a call's arguments: a normalisation or a repair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Repair {
+    /// The text was nearly JSON.
+    Syntax {
+        /// The kinds of changes.
+        changes: Vec<&'static str>,
+    },
+    /// A value was JSON text although the schema requires an object or an array.
+    Decoded {
+        /// JSON pointer to the value.
+        pointer: String,
+    },
+    /// A value had another type, or other upper and lower case, than the schema requires, or was not
+    /// in a list.
+    Converted {
+        /// JSON pointer to the value.
+        pointer: String,
+        /// The value of the model.
+        from: Value,
+        /// The value that the tool gets.
+        to: Value,
+    },
+    /// The arguments were inside another value, which was removed.
+    Unwrapped {
+        /// JSON pointer to the arguments in the value of the model.
+        pointer: String,
+    },
+    /// The name of a property differed in case or separators.
+    Renamed {
+        /// JSON pointer to the property of the model.
+        pointer: String,
+        /// The name in the schema.
+        to: String,
+    },
+    /// An optional property was null.
+    Removed {
+        /// JSON pointer to the property.
+        pointer: String,
+    },
+    /// A [`Repairer`](crate::Repairer) rewrote the arguments.
+    Rewritten {
+        /// The name of the repairer.
+        by: String,
+        /// The differences from the arguments of the model.
+        changes: Vec<ArgumentChange>,
+    },
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
+            Self::Decoded { pointer } if pointer.is_empty() => {
+                f.write_str("repaired: the arguments were decoded from JSON text")
+            }
+            Self::Decoded { pointer } => {
+                write!(f, "repaired: {pointer} was decoded from JSON text")
+            }
+            Self::Unwrapped { pointer } => {
+                let pointer = marked(pointer, 100);
+                write!(f, "repaired: the arguments were taken out of {pointer}")
+            }
+            Self::Renamed { pointer, to } => {
+                let (pointer, to) = (marked(pointer, 100), marked(to, 100));
+                write!(f, "repaired: {pointer:?} was renamed to {to:?}")
+            }
+            Self::Removed { pointer } => {
+                let pointer = marked(pointer, 100);
+                write!(
+                    f,
+                    "repaired: {pointer} was removed, as it was null and is optional"
+                )
+            }
+            Self::Converted { pointer, from, to } => {
+                let shown = |value: &Value| marked(&value.to_string(), 100).into_owned();
+                let (from, to) = (shown(from), shown(to));
+                let place = if pointer.is_empty() {
+                    "the arguments"
+                } else {
+                    pointer
+                };
+                write!(f, "repaired: {place}: {from} became {to}")
+            }
+            Self::Rewritten { by, changes } => {
+                write!(f, "rewritten by {by}: {}", summarize(changes))
+            }
+        }
+    }
+}
 
 /// One value that a repairer changed in the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -158,7 +158,7 @@ pub async fn tool_call(
     let hydrator = hydrator.translated(&translation);
     let (mut calls, mut refused) = (Vec::new(), Vec::new());
     let mut repairs = MAX_REPAIRS;
-    for call in provider.calls(&response)? {
+    for call in hydrator.expand_parallel(provider.calls(&response)?) {
         let mut hydrated = hydrator.hydrate(&call);
         let is_repairable = matches!(
             hydrated,

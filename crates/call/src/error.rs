@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::UnknownProperty;
 use picktools::access::IneligibleReason;
 use picktools::excerpt;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
@@ -95,8 +96,9 @@ pub enum CallError {
     },
     /// The arguments do not match the tool's schema.
     #[error(
-        "the arguments of {tool} do not match its schema: {}{}{}",
+        "the arguments of {tool} do not match its schema: {}{}{}{}",
         join_faults(faults),
+        list_unknown(unknown),
         correct_call(example),
         repair_note(failed_repair)
     )]
@@ -105,6 +107,9 @@ pub enum CallError {
         tool: String,
         /// The first few mismatches.
         faults: Vec<ArgumentFault>,
+        /// The properties that the schema does not list and that are probably misspelt.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unknown: Vec<UnknownProperty>,
         /// Small arguments that match the schema, if some are known.
         #[serde(skip_serializing_if = "Option::is_none")]
         example: Option<Box<Value>>,
@@ -172,6 +177,13 @@ fn join_faults(faults: &[ArgumentFault]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+fn list_unknown(unknown: &[UnknownProperty]) -> String {
+    unknown
+        .iter()
+        .map(|property| format!("; {property}"))
+        .collect()
 }
 
 fn correct_call(example: &Option<Box<Value>>) -> String {

@@ -8,24 +8,25 @@
 //! a person's approval. Every other call is a [`CallError`] with a message from which a model can
 //! correct the call. Nothing in this crate runs a tool.
 //!
-//! Mistakes with one meaning are repaired and reported: nearly valid JSON, and JSON as text if the
-//! schema requires an object or an array. A [`Repairer`], such as another model, may rewrite
-//! arguments once. Repaired arguments are validated too. Calls of unsafe tools are never repaired.
+//! Arguments with one meaning under the schema are normalised, such as text for a number, JSON as
+//! text for an object, or `orderId` for `order_id`. Nearly valid JSON is repaired, and a
+//! [`Repairer`], such as another model, may rewrite arguments once. Each change is reported, and
+//! changed arguments are validated too. Calls of unsafe tools are normalised, but never repaired.
 
 mod approval;
 pub mod arguments;
 mod changes;
-mod convert;
 mod dispatch;
 mod error;
+mod normalise;
 pub mod client;
 pub mod repair;
 mod repairer;
+mod parallel;
 mod pending;
 mod results;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -34,24 +35,24 @@ use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::{MAX_ARGUMENT_BYTES, size};
-pub use changes::ArgumentChange;
+pub use changes::{ArgumentChange, Repair};
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
+pub use normalise::UnknownProperty;
+pub use parallel::join_results;
 pub use pending::PendingReason;
 pub use repairer::{FaultyCall, RepairFuture, Repairer};
 
-use self::convert::{Conversion, convert};
+use self::normalise::{ArgumentSchema, unknown_properties};
 use picktools::ToolId;
-use picktools::access::{Access, AccessError, Eligibility};
+use picktools::access::{Access, AccessError, Eligibility, IneligibleReason};
 use picktools::catalog::{Catalog, Effects, NoSchemaMode, Tool};
 use picktools::excerpt::{cut, escape, marked, shows};
-use picktools::names::{NameTable, Resolution, ResolvedTool, ResolvedVia, log_unknown, log_use};
-use picktools::schema::ArgumentCheck;
+use picktools::names::{
+    NameScope, NameTable, Resolution, ResolvedTool, ResolvedVia, log_unknown, log_use,
+};
 pub use picktools::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
 use picktools_provider::{Arguments, Provider, ToolCall, Translation};
-
-/// The largest number of nested levels of JSON text that are decoded in one call.
-const MAX_DECODED_LEVELS: usize = 4;
 
 /// A call whose arguments were validated against the tool's schema, or whose tool may run without
 /// one.
@@ -72,6 +73,15 @@ pub struct ValidCall {
     no_schema_mode: Option<NoSchemaMode>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     repaired: Vec<Repair>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<UnknownProperty>,
+}
+
+/// Arguments that match the schema of their tool.
+struct CheckedArguments {
+    value: Value,
+    repaired: Vec<Repair>,
+    unknown: Vec<UnknownProperty>,
 }
 
 /// The names of a call's tool, for logs and audits.
@@ -84,59 +94,9 @@ pub struct CallNames {
     pub advertised: Option<String>,
     /// The tool's own name.
     pub canonical: String,
-}
-
-/// One repair of a call's arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "change", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Repair {
-    /// The text was nearly JSON.
-    Syntax {
-        /// The kinds of changes.
-        changes: Vec<&'static str>,
-    },
-    /// A value was JSON text although the schema requires an object or an array.
-    Decoded {
-        /// JSON pointer to the value.
-        pointer: String,
-    },
-    /// A value had another type, or other upper and lower case, than the schema requires, or was not
-    /// in a list.
-    Converted {
-        /// JSON pointer to the value.
-        pointer: String,
-        /// The value of the model.
-        from: Value,
-        /// The value that the tool gets.
-        to: Value,
-    },
-    /// A [`Repairer`] rewrote the arguments.
-    Rewritten {
-        /// The name of the repairer.
-        by: String,
-        /// The differences from the arguments of the model.
-        changes: Vec<ArgumentChange>,
-    },
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
-            Self::Decoded { pointer } => {
-                write!(f, "repaired: {pointer} was decoded from JSON text")
-            }
-            Self::Converted { pointer, from, to } => {
-                let shown = |value: &Value| marked(&value.to_string(), 100).into_owned();
-                let (from, to) = (shown(from), shown(to));
-                write!(f, "repaired: {pointer}: {from} became {to}")
-            }
-            Self::Rewritten { by, changes } => {
-                write!(f, "rewritten by {by}: {}", changes::summarize(changes))
-            }
-        }
-    }
+    /// `true` if the called name is a deprecated alias.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deprecated: bool,
 }
 
 impl ValidCall {
@@ -193,9 +153,15 @@ impl ValidCall {
         self.no_schema_mode
     }
 
-    /// Returns the repairs of the arguments; empty if none was needed.
+    /// Returns the changes of the arguments; empty if none was needed.
     pub fn repaired(&self) -> &[Repair] {
         &self.repaired
+    }
+
+    /// Returns the properties that the schema does not list and that are probably misspelt. The
+    /// tool gets them as they are.
+    pub fn unknown_properties(&self) -> &[UnknownProperty] {
+        &self.unknown
     }
 }
 
@@ -383,6 +349,16 @@ impl Hydrator {
         self.callable.eligibility.admits(tool) && self.was_shown(tool)
     }
 
+    /// Returns `true` if the tool waits for the operator's approval. Its name stays taken, so that
+    /// no other tool gets its calls.
+    fn is_quarantined(&self, tool: ToolId) -> bool {
+        let eligibility = &self.callable.eligibility;
+        !eligibility.admits(tool)
+            && eligibility
+                .reasons(tool)
+                .contains(&IneligibleReason::Quarantine)
+    }
+
     fn was_shown(&self, tool: ToolId) -> bool {
         self.provider.is_none() || self.shown.contains_key(&tool)
     }
@@ -401,18 +377,22 @@ impl Hydrator {
     /// [`CallError`], whose message explains the correct call.
     pub fn hydrate(&self, call: &ToolCall) -> Result<HydratedCall, CallError> {
         let resolved = self.resolve(&call.name)?;
-        let (arguments, repaired) = self.arguments(resolved.tool, &call.arguments)?;
-        self.finish(call, resolved, arguments, repaired)
+        let arguments = self.arguments(resolved.tool, &call.arguments)?;
+        self.finish(call, resolved, arguments)
     }
 
     /// Resolves a called name to a tool that the caller may run. Names that the model was shown
     /// take precedence.
     pub fn resolve(&self, name: &str) -> Result<ResolvedTool, CallError> {
-        let resolved = self.find(name).inspect_err(|error| {
+        self.resolve_unlogged(name).inspect_err(|error| {
             if let CallError::UnknownTool { name, .. } = error {
                 log_unknown(name);
             }
-        })?;
+        })
+    }
+
+    fn resolve_unlogged(&self, name: &str) -> Result<ResolvedTool, CallError> {
+        let resolved = self.find(name)?;
         if self.admits(resolved.tool) {
             return Ok(resolved);
         }
@@ -430,20 +410,17 @@ impl Hydrator {
     }
 
     fn find(&self, name: &str) -> Result<ResolvedTool, CallError> {
-        if let Some(&tool) = self.advertised.get(name) {
-            return Ok(ResolvedTool {
-                tool,
-                via: ResolvedVia::Advertised,
-                deprecated: false,
-            });
-        }
         let requested = || marked(name, 100).into_owned();
         let is_invisible = |c: char| c != ' ' && !shows(c);
-        match self
-            .callable
-            .names
-            .resolve_among(name, |tool| self.admits(tool))
-        {
+        let shown = |name: &str| self.advertised.get(name).copied();
+        let scope = NameScope {
+            catalog: &self.callable.catalog,
+            shown: self.provider.is_some().then_some(&shown),
+            has_client_prefix: self.provider == Some(Provider::Mcp),
+            may_mean: &|tool| self.was_shown(tool) || self.is_quarantined(tool),
+            may_suggest: &|tool| self.admits(tool),
+        };
+        match self.callable.names.resolve_in(name, &scope) {
             Resolution::Tool(resolved) if resolved.via != ResolvedVia::Normalised => Ok(resolved),
             Resolution::Tool(resolved) => match name.trim().chars().find(|&c| is_invisible(c)) {
                 None => Ok(resolved),
@@ -470,12 +447,16 @@ impl Hydrator {
     }
 
     /// Parses the arguments and validates them against the tool's schema.
-    fn arguments(&self, id: ToolId, sent: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
+    fn arguments(&self, id: ToolId, sent: &Arguments) -> Result<CheckedArguments, CallError> {
         let tool = self.callable.catalog.tool(id);
         let (mut arguments, mut repaired) = self.parse_arguments(tool, sent)?;
         let Some(schema) = &tool.parameters else {
             return match arguments {
-                Value::Object(_) => Ok((arguments, repaired)),
+                Value::Object(_) => Ok(CheckedArguments {
+                    value: arguments,
+                    repaired,
+                    unknown: Vec::new(),
+                }),
                 other => Err(CallError::malformed(
                     &tool.id,
                     format!(
@@ -490,28 +471,24 @@ impl Hydrator {
         if let Some(provider) = self.provider {
             provider.restore_arguments(schema, &mut arguments);
         }
-        if check.accepts(&arguments) {
-            return Ok((arguments, repaired));
+        let argument_schema = ArgumentSchema {
+            check: &check,
+            schema,
+            tool: &tool.name,
+        };
+        if let Some((value, mut changes)) = argument_schema.normalise(&arguments) {
+            repaired.append(&mut changes);
+            let unknown = unknown_properties(schema, &value);
+            return Ok(CheckedArguments {
+                value,
+                repaired,
+                unknown,
+            });
         }
-        if !tool.is_unsafe()
-            && let Some((decoded, pointers)) = decode(&check, &arguments)
-        {
-            for pointer in pointers {
-                repaired.push(Repair::Decoded { pointer });
-            }
-            return Ok((decoded, repaired));
-        }
-        // Unlike decoding, this also applies to unsafe tools: each value has one valid conversion.
-        if let Some((converted, conversions)) = convert(&check, schema, &arguments) {
-            for Conversion { pointer, from, to } in conversions {
-                repaired.push(Repair::Converted { pointer, from, to });
-            }
-            return Ok((converted, repaired));
-        }
-        let faults = check.faults(&arguments);
         Err(CallError::Invalid {
             tool: tool.id.clone(),
-            faults,
+            faults: check.faults(&arguments),
+            unknown: unknown_properties(schema, &arguments),
             example: check.example(schema).map(Box::new),
             failed_repair: None,
         })
@@ -558,8 +535,7 @@ impl Hydrator {
         &self,
         call: &ToolCall,
         resolved: ResolvedTool,
-        arguments: Value,
-        repaired: Vec<Repair>,
+        arguments: CheckedArguments,
     ) -> Result<HydratedCall, CallError> {
         let tool = Arc::clone(self.callable.catalog.tool(resolved.tool));
         let advertised = match resolved.via {
@@ -586,13 +562,15 @@ impl Hydrator {
                 requested: call.name.clone(),
                 advertised,
                 canonical: tool.name.clone(),
+                deprecated: resolved.deprecated,
             },
             resolved_via: resolved.via,
             deprecated: resolved.deprecated,
-            arguments,
+            arguments: arguments.value,
             validated: tool.parameters.is_some(),
             no_schema_mode,
-            repaired,
+            repaired: arguments.repaired,
+            unknown: arguments.unknown,
             tool,
         };
         Ok(match awaits {
@@ -600,33 +578,4 @@ impl Hydrator {
             None => HydratedCall::Ready(call),
         })
     }
-}
-
-/// Decodes JSON text if the schema requires an object or an array instead; `None` if the result
-/// still does not match the schema.
-fn decode(check: &ArgumentCheck, arguments: &Value) -> Option<(Value, Vec<String>)> {
-    let mut decoded = arguments.clone();
-    let mut pointers = Vec::new();
-    for _ in 0..MAX_DECODED_LEVELS {
-        let text_pointers = check.texts_for_structures(&decoded);
-        let previous_count = pointers.len();
-        for pointer in text_pointers {
-            let Some(text_value) = decoded.pointer_mut(&pointer) else {
-                continue;
-            };
-            if let Value::String(text) = text_value
-                && let Ok(inner @ (Value::Object(_) | Value::Array(_))) = arguments::parse(text)
-            {
-                *text_value = inner;
-                pointers.push(pointer);
-            }
-        }
-        if pointers.len() == previous_count {
-            return None;
-        }
-        if check.accepts(&decoded) {
-            return Some((decoded, pointers));
-        }
-    }
-    None
 }

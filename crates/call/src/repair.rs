@@ -1,8 +1,8 @@
 //! Repair of text that is nearly JSON.
 //!
 //! Models wrap JSON in code fences, quote as Python does, add or omit commas, and forget inner
-//! brackets. These mistakes have one meaning; they are repaired, and each kind of change is
-//! reported.
+//! brackets. They write one bracket too many, or the tags of their own format after the JSON. These
+//! mistakes have one meaning; they are repaired, and each kind of change is reported.
 //!
 //! Text with several possible meanings is rejected. Truncated text may lack the part that matters:
 //! `15` may be the start of `1500`. Prose around JSON may say not to run it. `NaN` has no value,
@@ -26,15 +26,44 @@ pub fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
         depth: 0,
         changes: BTreeSet::new(),
     };
-    let value = parser.value()?;
-    match (text[..start].trim(), text[parser.at..].trim()) {
-        ("", "") => {}
-        (before, "```") if is_fence(before) => {
+    let mut value = parser.value()?;
+    let is_empty = value.as_object().is_some_and(Map::is_empty);
+    if is_empty && parser.rest().trim_start().starts_with('{') {
+        value = parser.value()?;
+        parser.changes.insert("removed an empty object");
+    }
+    let mut after = text[parser.at..].trim();
+    match text[..start].trim() {
+        "" => {}
+        before if before.eq_ignore_ascii_case("json") => {
+            parser.changes.insert("removed a code fence");
+        }
+        before if is_fence(before) => {
+            after = after.strip_prefix("```")?.trim_start();
             parser.changes.insert("removed a code fence");
         }
         _ => return None,
     }
+    if let Some(rest) = after.strip_prefix(['}', ']']) {
+        after = rest.trim_start();
+        parser.changes.insert("removed a bracket");
+    }
+    while !after.is_empty() {
+        after = after_tag(after)?.trim_start();
+        parser.changes.insert("removed trailing tags");
+    }
     Some((value, parser.changes.into_iter().collect()))
+}
+
+/// Returns the text after a closing tag, such as `</tool_call>`, or a control token, such as
+/// `<|im_end|>`.
+fn after_tag(text: &str) -> Option<&str> {
+    let (name, rest) = match text.strip_prefix("</") {
+        Some(tag) => tag.split_once('>')?,
+        None => text.strip_prefix("<|")?.split_once("|>")?,
+    };
+    let is_name = |c: char| c.is_alphanumeric() || "_-:".contains(c);
+    (!name.is_empty() && name.chars().all(is_name)).then_some(rest)
 }
 
 /// Returns `true` if a text opens a code fence: three backticks and at most one word.
@@ -344,6 +373,20 @@ mod tests {
                 json!({"a": "🚀 \u{fffd}"}),
                 "replaced lone surrogates",
             ),
+            (
+                "{\"a\": 1}\n</tool_call>",
+                json!({"a": 1}),
+                "removed trailing tags",
+            ),
+            (
+                "{\"a\": 1}</arguments></function><|im_end|>",
+                json!({"a": 1}),
+                "removed trailing tags",
+            ),
+            ("{\"a\": 1}}", json!({"a": 1}), "removed a bracket"),
+            ("{\"a\": [1]}]", json!({"a": [1]}), "removed a bracket"),
+            ("{} {\"a\": 1}", json!({"a": 1}), "removed an empty object"),
+            ("json\n{\"a\": 1}", json!({"a": 1}), "removed a code fence"),
         ] {
             let (repaired, changes) =
                 repair(text).unwrap_or_else(|| panic!("{text} cannot be repaired"));
@@ -372,6 +415,12 @@ mod tests {
             "{\"a\": }",
             "{\"a\"}",
             "{\"a\": 1} {\"a\": 2}",
+            "{\"a\": 1}{\"a\": 1}",
+            "{}{}{\"a\": 1}",
+            "{\"a\": 1}}}",
+            "{\"a\": 1} <b>no</b>",
+            "{\"a\": 1} </no, not this>",
+            "yaml {\"a\": 1}",
             "[1, 2}",
             "{a b: 1}",
             "{\"a\": yes}",

@@ -49,7 +49,7 @@ impl Hydrator {
         let resolved = self.resolve(&call.name)?;
         let tool = self.callable.catalog.tool(resolved.tool);
         let problem = match self.arguments(resolved.tool, &call.arguments) {
-            Ok((arguments, repaired)) => return self.finish(call, resolved, arguments, repaired),
+            Ok(arguments) => return self.finish(call, resolved, arguments),
             Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. }))
                 if !tool.is_unsafe() && tool.parameters.is_some() =>
             {
@@ -73,16 +73,17 @@ impl Hydrator {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok((arguments, mut repaired)) => {
-                let changes = changes::compare(&self.as_sent(tool, &call.arguments), &arguments);
-                repaired.insert(
+            Ok(mut arguments) => {
+                let sent = self.as_sent(tool, &call.arguments);
+                let changes = changes::compare(&sent, &arguments.value);
+                arguments.repaired.insert(
                     0,
                     Repair::Rewritten {
                         by: repairer.name().to_owned(),
                         changes,
                     },
                 );
-                self.finish(call, resolved, arguments, repaired)
+                self.finish(call, resolved, arguments)
             }
             Err(reason) => Err(problem.with_failed_repair(repairer.name(), &reason)),
         }

@@ -63,7 +63,11 @@ impl Hydrator {
         }
         let mut shown_names: Vec<String> = Vec::new();
         for name in names {
-            for tool in self.callable.names.possible_tools(name) {
+            for tool in self
+                .callable
+                .names
+                .possible_tools(name, &self.callable.catalog)
+            {
                 if self.admits(tool)
                     && let Some(shown) = self.shown.get(&tool)
                     && !shown_names.contains(shown)

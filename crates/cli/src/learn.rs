@@ -137,7 +137,7 @@ impl LearnCommand {
 
 /// Returns the id of the tool that a name resolves to.
 fn resolve_id(catalog: &Catalog, names: &NameTable, name: &str) -> Option<String> {
-    match names.resolve(name) {
+    match names.resolve(name, catalog) {
         Resolution::Tool(resolved) => Some(catalog.tool(resolved.tool).id.clone()),
         _ => None,
     }

@@ -471,6 +471,7 @@ fn usable_skills<'a>(
     let has_tools = |report: &SkillReport| {
         report.tools.iter().all(|needed| match &needed.meaning {
             ToolMeaning::Tool { tool, .. } => is_available(tool),
+            ToolMeaning::Matched { tools } => tools.iter().any(|tool| is_available(tool)),
             _ => false,
         })
     };

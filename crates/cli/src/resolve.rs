@@ -86,7 +86,7 @@ impl ResolveCommand {
         let all_resolved = report
             .names
             .iter()
-            .all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
+            .all(|answer| answer.meaning.is_resolved());
         Ok(if all_resolved {
             ExitCode::SUCCESS
         } else {

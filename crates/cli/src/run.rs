@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use picktools_call::join_results;
 use picktools_provider::Provider;
 use picktools_provider::ToolCall;
 use picktools_runtime::ExecutedCall;
@@ -79,7 +80,7 @@ impl RunCommand {
                 bail!("{origin} is not a provider's answer; name the --provider of --results")
             };
             let results: Vec<_> = executed.iter().map(ExecutedCall::call_result).collect();
-            output::json(&provider.results(&results)?)?;
+            output::json(&provider.results(&join_results(results))?)?;
         } else if !json {
             for (index, executed) in executed.iter().enumerate() {
                 output::answer(output::line(format!(
@@ -90,7 +91,7 @@ impl RunCommand {
                 output::result(&executed.result)?;
             }
         }
-        let all_succeeded = executed.len() == calls.len()
+        let all_succeeded = executed.len() >= calls.len()
             && executed.iter().all(|executed| executed.result.is_success());
         Ok(if all_succeeded {
             ExitCode::SUCCESS

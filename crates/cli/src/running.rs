@@ -1,5 +1,6 @@
 //! Execution of calls for `call` and `run`: the tools, the confirmations and the output of events.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -207,15 +208,28 @@ impl OpenTools {
         });
         let executed = executed?;
         runtime.shutdown_timeout(ENDING);
+        warn_of_deprecated(&executed);
         Ok(executed)
+    }
+}
+
+/// Warns of the deprecated aliases by which tools were called, once for each.
+fn warn_of_deprecated(executed: &[ExecutedCall]) {
+    let mut warned = BTreeSet::new();
+    for ExecutedCall { call, .. } in executed {
+        let names = &call.names;
+        if names.deprecated && warned.insert(&names.requested) {
+            output::warn(output::deprecated(&names.requested, &names.canonical));
+        }
     }
 }
 
 /// Returns the well-known names of the built-in tools that mean nothing in the catalog.
 fn built_in_aliases(catalog: Option<&Catalog>) -> OperatorAliases {
-    let names = catalog.map(NameTable::new);
+    let names = catalog.map(|catalog| (NameTable::new(catalog), catalog));
     let is_free = |alias: &&str| {
-        let resolution = names.as_ref().map(|names| names.resolve(alias));
+        let resolution = names.as_ref();
+        let resolution = resolution.map(|(names, catalog)| names.resolve(alias, catalog));
         matches!(resolution, None | Some(Resolution::Unknown { .. }))
     };
     let ecosystem = OperatorAliases::ecosystem();

@@ -145,14 +145,20 @@ impl ValidateCommand {
         let file = file.read_text(self.text_calls, &is_shown);
         let mut calls = Vec::new();
         for entry in file.entries().with_context(origin)? {
-            calls.push(match entry {
-                Ok(call) => outcome(&hydrator, call, call_repairer.as_ref()),
-                Err(InvalidEntry { place, message }) => ValidationOutcome::InvalidEntry {
-                    status: "refused",
-                    place,
-                    message,
-                },
-            });
+            match entry {
+                Ok(call) => {
+                    for call in hydrator.expand_parallel(vec![call]) {
+                        calls.push(outcome(&hydrator, call, call_repairer.as_ref()));
+                    }
+                }
+                Err(InvalidEntry { place, message }) => {
+                    calls.push(ValidationOutcome::InvalidEntry {
+                        status: "refused",
+                        place,
+                        message,
+                    });
+                }
+            }
         }
         output::warnings(calls.iter().filter_map(deprecated), output::IN_JSON);
         let results = match self.provider {
@@ -364,6 +370,9 @@ fn describe_valid(call: &ValidCall) -> String {
     text.push_str(unsafe_mark(call.tool()));
     for repair in call.repaired() {
         text.push_str(&format!("; {repair}"));
+    }
+    for unknown in call.unknown_properties() {
+        text.push_str(&format!("; {unknown}"));
     }
     text
 }

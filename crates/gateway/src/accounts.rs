@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use picktools::Tool;
-use picktools::names::Advertising;
+use picktools::names::{Advertising, name_forms};
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, translate};
 use serde_json::{Map, Value, json};
 
@@ -117,7 +117,8 @@ impl MergedTools {
 
     /// Returns the merged tool of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&MergedTool> {
-        let names = [name.trim(), tolerance::without_prefix(name)];
+        let mut names = name_forms(name);
+        names.push(tolerance::without_client_prefix(name));
         self.merged
             .iter()
             .find(|merged| names.contains(&merged.name.as_str()))

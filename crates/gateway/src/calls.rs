@@ -107,14 +107,17 @@ impl CallRunner<'_> {
                 Ok(routed) => (routed, None),
                 Err(refusal) => (call, Some(refusal)),
             };
-            let tool = view.find_tool(&call.name).ok().cloned();
-            let tool = tool.filter(|_| refusal.is_none());
+            let resolved = view.hydrator.resolve(&call.name).ok();
+            let resolved = resolved.filter(|_| refusal.is_none());
+            let tool = resolved.map(|resolved| view.hydrator.catalog().tool(resolved.tool));
+            let tool = tool.cloned();
             let call_entry = self.gateway.journal.record_call(|| CallEntry {
                 key: Arc::clone(&self.caller.key),
                 role: Arc::clone(&self.caller.role),
                 session: Arc::clone(&self.caller.owner.0),
                 requested,
                 tool: tool.clone(),
+                deprecated: resolved.is_some_and(|resolved| resolved.deprecated),
                 arguments: call.arguments.clone(),
             });
             let span = tracing::info_span!(target: "picktools::span", "call", tool = Empty, outcome = Empty);
@@ -167,7 +170,7 @@ impl CallRunner<'_> {
         &self,
         mut snapshot: Arc<Snapshot>,
         mut view: Arc<View>,
-        mut call: ToolCall,
+        call: ToolCall,
         input_answers: InputAnswers,
     ) -> Result<CallOutcome, Refusal> {
         let requested = call.name.clone();
@@ -191,9 +194,6 @@ impl CallRunner<'_> {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        call.name = view
-            .call_name(&call.name)
-            .map_err(Refusal::from_call_error)?;
         let (call, reason) = match view
             .hydrator
             .hydrate(&call)

@@ -145,7 +145,7 @@ impl Handler {
             CALL => {
                 let has_both = |name: &str| takes_name_and_arguments(&view, name);
                 let call = tolerance::parse_call(&arguments, CALL, &has_both)?;
-                return match (tolerance::without_prefix(&call.name), &call.arguments) {
+                return match (tolerance::front_name(&call.name), &call.arguments) {
                     (
                         inner @ (SEARCH | DESCRIBE | READ_RESULT),
                         Arguments::Json(Value::Object(arguments)),
@@ -466,7 +466,7 @@ impl ServerHandler for Handler {
             if active.is_none() && !is_over_http {
                 return Ok(Refusal::ending().result().into());
             }
-            let name = tolerance::without_prefix(&request.name).to_owned();
+            let name = tolerance::front_name(&request.name).to_owned();
             let input_answers = InputAnswers {
                 answers: request.input_responses.unwrap_or_default(),
                 state: request.request_state,

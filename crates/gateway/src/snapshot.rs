@@ -105,8 +105,6 @@ pub struct View {
     pub(crate) sources: Vec<String>,
     /// The servers that the role may use.
     pub(crate) servers: ServerAccess,
-    /// The ids of the visible tools by the names that clients are shown.
-    shown_ids: HashMap<String, String>,
     /// The number of quarantined tools that the caller could otherwise see, by source.
     pub quarantined: BTreeMap<String, usize>,
     /// The visible tools that are always listed.
@@ -302,11 +300,6 @@ impl Snapshot {
             merged = MergedTools::new(&mergeable, &self.servers, &names);
         }
         let servers = ServerAccess::new(&self.settings, role, &tools, &self.listed_servers);
-        let shown_ids = tools.iter().filter_map(|tool| {
-            let name = self.names.get(&tool.id)?;
-            Some((name.clone(), tool.id.clone()))
-        });
-        let shown_ids = shown_ids.collect();
         let quarantined = count_by_source(catalog, &options.access.quarantine);
         Ok(View {
             engine,
@@ -317,7 +310,6 @@ impl Snapshot {
             tools,
             sources,
             servers,
-            shown_ids,
             quarantined,
             always_listed,
             merged,

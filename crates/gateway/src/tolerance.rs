@@ -1,8 +1,10 @@
 //! Tolerance for the mistakes that models make with the front tools.
 
+use picktools::names::name_forms;
 use picktools_provider::{Arguments, ToolCall};
 use serde_json::{Map, Value};
 
+use crate::naming;
 use crate::refusal::{Code, Refusal};
 
 /// Other names of `name` that models use.
@@ -231,8 +233,18 @@ fn unique_value<'a>(
     }
 }
 
-/// Removes the prefix that clients add to the names of a server's tools.
-pub(crate) fn without_prefix(name: &str) -> &str {
+/// Returns the gateway's own tool that a name means, without the affixes that clients and models
+/// add; otherwise the name.
+pub(crate) fn front_name(name: &str) -> &str {
+    let mut own_names = name_forms(name)
+        .into_iter()
+        .flat_map(|form| [form, without_client_prefix(form)]);
+    let own_name = own_names.find(|form| naming::is_own_name(form));
+    own_name.unwrap_or(name.trim())
+}
+
+/// Removes the prefix that clients add to the names of a server's tools, such as `mcp__picktools__`.
+pub(crate) fn without_client_prefix(name: &str) -> &str {
     let name = name.trim();
     let Some(rest) = name.strip_prefix("mcp__") else {
         return name;
@@ -241,21 +253,6 @@ pub(crate) fn without_prefix(name: &str) -> &str {
         Some((_, tool_name)) if !tool_name.is_empty() => tool_name,
         _ => name,
     }
-}
-
-/// Separators between a server and its tool, as models write them.
-const SEPARATORS: [&str; 6] = ["/", ".", ":", "-", "__", "_"];
-
-/// Returns the ids that a name may mean, with any separator between server and tool.
-pub(crate) fn spellings(name: &str) -> impl Iterator<Item = String> {
-    SEPARATORS.iter().flat_map(move |separator| {
-        let split_id = move |(at, sign): (usize, &str)| {
-            let (source, tool) = (&name[..at], &name[at + sign.len()..]);
-            let is_complete = !source.is_empty() && !tool.is_empty();
-            is_complete.then(|| format!("{source}/{tool}"))
-        };
-        name.match_indices(separator).filter_map(split_id)
-    })
 }
 
 #[cfg(test)]
@@ -394,11 +391,18 @@ mod tests {
     #[test]
     fn client_prefixes_are_removed() {
         assert_eq!(
-            without_prefix("mcp__picktools__git__git_log"),
+            without_client_prefix("mcp__picktools__git__git_log"),
             "git__git_log"
         );
-        assert_eq!(without_prefix("mcp__picktools__call_tool"), "call_tool");
-        assert_eq!(without_prefix(" git__git_log "), "git__git_log");
-        assert_eq!(without_prefix("mcp__x"), "mcp__x");
+        assert_eq!(without_client_prefix("mcp__x"), "mcp__x");
+        for own_name in [
+            "mcp__picktools__call_tool",
+            "functions.call_tool:0",
+            " call_tool ",
+        ] {
+            assert_eq!(front_name(own_name), "call_tool");
+        }
+        assert_eq!(front_name(" git__git_log "), "git__git_log");
+        assert_eq!(front_name("mcp__x__git_log"), "mcp__x__git_log");
     }
 }

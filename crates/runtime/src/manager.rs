@@ -198,6 +198,7 @@ impl ToolManager {
     /// Runs the calls of one answer concurrently, and returns them with their results in the same
     /// order.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ExecutedCall> {
+        let calls = self.hydrator.expand_parallel(calls.to_vec());
         join_all(calls.iter().map(|call| self.execute(call))).await
     }
 
@@ -323,7 +324,8 @@ impl ToolManager {
 
     /// Returns the result of a call that is not valid.
     fn reject(&self, call_id: &str, call: &ToolCall, error: &CallError) -> ExecutedCall {
-        let tool = self.hydrator.find_tool(&call.name).ok();
+        let resolved = self.hydrator.resolve(&call.name).ok();
+        let tool = resolved.map(|resolved| self.hydrator.catalog().tool(resolved.tool));
         let arguments = match &call.arguments {
             _ if matches!(error, CallError::TooLarge { .. }) => json!({}),
             Arguments::Json(value) => value.clone(),
@@ -341,6 +343,7 @@ impl ToolManager {
             requested,
             advertised: None,
             canonical,
+            deprecated: resolved.is_some_and(|resolved| resolved.deprecated),
         };
         let definition = tool.map(AsRef::as_ref);
         let redacted = RedactedCall::new(call_id, call.id.clone(), names, &arguments, definition);

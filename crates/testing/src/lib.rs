@@ -1,5 +1,6 @@
 //! Fixtures and fake servers for the tests of this workspace.
 
+pub mod calls;
 pub mod server;
 #[cfg(feature = "store")]
 pub mod store;

@@ -131,7 +131,7 @@ fn untrusted_source_after_changes_stays_untrusted() {
     let added = engine.catalog().tools().last().expect("it was added");
     assert!(added.untrusted && added.examples.is_empty());
     assert!(matches!(
-        NameTable::new(engine.catalog()).resolve("read_file"),
+        NameTable::new(engine.catalog()).resolve("read_file", engine.catalog()),
         Resolution::Unknown { .. }
     ));
     // The same holds if the tool was marked instead of its source.

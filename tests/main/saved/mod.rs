@@ -199,9 +199,11 @@ fn names_in_opened_index_resolve_as_before() {
         "send_mony",
         "",
     ] {
-        assert_eq!(read.resolve(name), names.resolve(name), "{name}");
+        let resolved = names.resolve(name, &catalog);
+        assert_eq!(read.resolve(name, &opened), resolved, "{name}");
     }
-    assert!(matches!(read.resolve("dispatch"), Resolution::Tool(found) if found.deprecated));
+    let dispatch = read.resolve("dispatch", &opened);
+    assert!(matches!(dispatch, Resolution::Tool(found) if found.deprecated));
     for (id, tool) in catalog.tools().iter().map(|tool| (&tool.id, tool)) {
         assert_eq!(opened.find(id).map(|id| opened.tool(id)), Some(tool));
     }

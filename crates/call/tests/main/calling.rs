@@ -399,18 +399,34 @@ fn json_text_stays_text_if_the_schema_allows_text() {
 }
 
 #[test]
-fn arguments_of_unsafe_tools_are_never_repaired() {
+fn unsafe_tools_get_normalised_but_never_repaired_arguments() {
     let mut entries = temperature();
     entries[0]["safe"] = json!(false);
     let hydrator = hydrator(&entries);
-    for arguments in [
+    for broken in [
         "{'city': 'Bern'}",
-        "{\"city\": \"Bern\", \"near\": \"[]\"}",
-        "\"{\\\"city\\\": \\\"Bern\\\"}\"",
+        "```json\n{\"city\": \"Bern\"}\n```",
+        "{\"city\": \"Bern\"}}",
+        "{\"city\": \"Bern\"}</tool_call>",
+        "{}{\"city\": \"Bern\"}",
     ] {
-        expect_error(hydrator.hydrate(&call("get_temperature", arguments)));
+        expect_error(hydrator.hydrate(&call("get_temperature", broken)));
     }
-    ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}")));
+    for (normalised, expected) in [
+        ("{\"city\": \"Bern\"}", json!({"city": "Bern"})),
+        (
+            "{\"city\": \"Bern\", \"near\": \"[]\"}",
+            json!({"city": "Bern", "near": []}),
+        ),
+        ("\"{\\\"city\\\": \\\"Bern\\\"}\"", json!({"city": "Bern"})),
+        (
+            "{\"arguments\": {\"City\": \"Bern\"}}",
+            json!({"city": "Bern"}),
+        ),
+    ] {
+        let valid = ready(hydrator.hydrate(&call("get_temperature", normalised)));
+        assert_eq!(valid.arguments(), &expected, "{normalised}");
+    }
 }
 
 /// A repairer that returns a fixed answer and counts its calls.

@@ -95,7 +95,7 @@ fn registry_has_primary_names_and_aliases_resolve_to_them() {
         ("cat", "terminalReadFile"),
         ("read", "terminalReadFile"),
     ] {
-        let Resolution::Tool(found) = table.resolve(name) else {
+        let Resolution::Tool(found) = table.resolve(name, &catalog) else {
             panic!("{name} means a tool")
         };
         assert_eq!(catalog.tool(found.tool).name, canonical, "{name}");
@@ -121,7 +121,7 @@ fn duplicate_alias_is_refused_or_reported() {
             .contains("Duplicate tool alias 'bash'")
     );
     assert!(
-        matches!(NameTable::new(&catalog).resolve("bash"), Resolution::Tool(found) if found.tool.index() == 0)
+        matches!(NameTable::new(&catalog).resolve("bash", &catalog), Resolution::Tool(found) if found.tool.index() == 0)
     );
 }
 

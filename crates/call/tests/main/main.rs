@@ -14,5 +14,7 @@ mod deprecation;
 mod results;
 // Examples of the original product documents.
 mod documented;
+// Forms of calls as models write them.
+mod forms;
 // Helpers of the modules above.
 mod support;

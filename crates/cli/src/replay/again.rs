@@ -197,7 +197,11 @@ struct OtherView {
 
 impl OtherView {
     fn is_known(&self, name: &str) -> bool {
-        is_glob(name) || !matches!(self.names.resolve(name), Resolution::Unknown { .. })
+        is_glob(name)
+            || !matches!(
+                self.names.resolve(name, self.engine.catalog()),
+                Resolution::Unknown { .. }
+            )
     }
 
     /// Removes the names that the view lacks. They would be errors.

@@ -19,7 +19,7 @@ const ADMIN: (&str, &str) = ("Authorization", "Bearer admin");
 const READER: (&str, &str) = ("Authorization", "Bearer reader");
 
 impl Serving {
-    fn json(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
+    pub(crate) fn json(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
         read(&self.raw(
             "POST",
             path,

@@ -20,6 +20,8 @@ mod talking;
 mod reporting;
 // Validation of calls.
 mod validating;
+// Forms of calls as models write them, in every command and server.
+mod forms;
 // Findings in catalogs, as text, JSON and SARIF.
 mod checking;
 // A user's machine, for the tests of `init` and `doctor`.

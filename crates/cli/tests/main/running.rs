@@ -454,3 +454,36 @@ fn interrupted_call_leaves_no_process_behind() {
         wait_until("the server's child ends", &mut || !is_running(&child));
     }
 }
+
+#[test]
+fn deprecated_alias_warns_in_call_and_run_and_marks_events() {
+    let (folder, catalog) = configuration();
+    let aliases = folder.path().join("aliases.json");
+    let old = json!({"say_hello": {"tool": "greet", "deprecated": true}});
+    fs::write(&aliases, old.to_string()).expect("it can be written");
+    let aliases = aliases.display().to_string();
+    let more = ["--catalog", &catalog, "--aliases", &aliases, "--json"];
+    let call = run(&[
+        &["call", "say_hello", "--args", r#"{"name": "Ada"}"#],
+        &more[..],
+    ]
+    .concat());
+    let calls = written(
+        folder.path(),
+        r#"{"name": "say_hello", "arguments": {"name": "Ada"}}"#,
+    );
+    let calls = calls.display().to_string();
+    let run = run(&[&["run", &calls], &more[..]].concat());
+    for output in [call, run] {
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(
+            text.contains("\"say_hello\" is a deprecated alias of greet"),
+            "{text}"
+        );
+        for line in stdout(&output).lines() {
+            let event: Value = serde_json::from_str(line).expect("an event");
+            assert_eq!(event["data"]["names"]["deprecated"], true, "{event}");
+        }
+    }
+}

@@ -113,6 +113,8 @@ pub(crate) struct CallEntry {
     pub(crate) requested: String,
     /// The tool that the name refers to, if it is known.
     pub(crate) tool: Option<Arc<Tool>>,
+    /// `true` if the name is a deprecated alias of the tool.
+    pub(crate) deprecated: bool,
     pub(crate) arguments: Arguments,
 }
 
@@ -318,6 +320,7 @@ impl CallEntry {
             session,
             requested,
             tool,
+            deprecated,
             arguments,
         } = self;
         let requested = truncate(&redact(&requested), MAX_NAME).to_owned();
@@ -326,6 +329,9 @@ impl CallEntry {
         let mut schema = None;
         if let Some(tool) = &tool {
             content["tool"] = json!(tool.id);
+            if deprecated {
+                content["deprecated"] = json!(true);
+            }
             schema = tool.parameters.as_ref();
         }
         // Text that is JSON is parsed, because member names reveal secrets.

@@ -220,6 +220,7 @@ fn secrets_are_redacted_and_sizes_bounded() {
         session: "session 1".into(),
         requested: "up__tool_1".to_owned(),
         tool: None,
+        deprecated: false,
         arguments,
     };
     let secret = json!({"user": "ada", "password": "hunter2", "note": "Bearer abcdefgh12345678", "n": [1, {"otp": 7}]});
@@ -340,4 +341,24 @@ fn decision_is_recorded_once() {
             "\"call\" \"allowed\" \"operator\"",
         ]
     );
+}
+
+#[test]
+fn call_by_a_deprecated_alias_is_marked() {
+    let entry = |deprecated: bool| CallEntry {
+        key: "ci".into(),
+        role: "default".into(),
+        session: "session 1".into(),
+        requested: "old_name".to_owned(),
+        tool: Some(Arc::new(Tool::without_arguments("new_name", ""))),
+        deprecated,
+        arguments: Arguments::Json(json!({})),
+    };
+    for deprecated in [true, false] {
+        let content = entry(deprecated).into_content("done", Duration::ZERO);
+        let EntryContent::Call(content) = content else {
+            panic!("it is a call")
+        };
+        assert_eq!(content.get("deprecated").is_some(), deprecated, "{content}");
+    }
 }

@@ -259,14 +259,7 @@ pub(super) async fn validate(
                     .translated(&translate_for(&view.tools, provider, options)?)
             }
         };
-        let hydrate = |call: &ToolCall| {
-            let mut call = call.clone();
-            if request.provider.is_none() {
-                call.name = view.call_name(&call.name)?;
-            }
-            hydrator.hydrate(&call)
-        };
-        let validate_call = |call: ToolCall| match hydrate(&call) {
+        let validate_call = |call: ToolCall| match hydrator.hydrate(&call) {
             Ok(hydrated) => ValidationItem::Valid(Box::new(hydrated)),
             Err(error) => ValidationItem::Refused {
                 status: "refused",
@@ -275,6 +268,7 @@ pub(super) async fn validate(
                 error: ErrorDetail::new(error),
             },
         };
+        let calls = hydrator.expand_parallel(calls);
         let calls: Vec<ValidationItem> = calls.into_iter().map(validate_call).collect();
         let (mut ready, mut needs_approval, mut refused) = (0, 0, 0);
         for call in &calls {
