@@ -21,6 +21,7 @@ mod identity;
 mod lexicon;
 mod literals;
 mod rules;
+mod satisfiable;
 mod shape;
 mod skills;
 pub mod texts;
@@ -280,6 +281,7 @@ fn check_tool(tool: &Tool, names: &wording::KnownNames<'_>) -> Vec<ToolFinding> 
         hidden::check(text, &mut findings);
     }
     shape::check(tool, &texts, &mut findings);
+    satisfiable::check(tool, &mut findings);
     findings
 }
 

@@ -78,6 +78,9 @@ rules! {
     UNCHECKED_KEYWORD = "unchecked-keyword", Warning,
         "A keyword of a schema is not checked as it is written",
         "correct the schema at its source";
+    UNSATISFIABLE = "unsatisfiable", Warning,
+        "No value can match a schema, so that every call with it is refused",
+        "correct the contradiction at its source";
     CONFUSABLE_NAME = "confusable-name", Error,
         "A name looks like another but is written differently",
         "write it in the letters of one script, or rename the tool";

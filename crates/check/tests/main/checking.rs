@@ -51,6 +51,62 @@ fn share(alarms: &[(String, bool)]) -> f64 {
     alarms.iter().filter(|(_, alarm)| *alarm).count() as f64 / alarms.len() as f64
 }
 
+/// Returns the pointers of the contradictions in a schema.
+fn contradictions(schema: &Value) -> Vec<String> {
+    let report = check(
+        &json!([{"name": "add_numbers", "description": "Adds numbers.", "parameters": schema}]),
+    );
+    let found = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code == "unsatisfiable");
+    found.map(|finding| finding.pointer.clone()).collect()
+}
+
+#[test]
+fn schemas_that_nothing_can_match_are_found() {
+    let property = |schema: Value| json!({"type": "object", "properties": {"p": schema}});
+    for schema in [
+        json!({"type": "integer", "minimum": 5, "maximum": 3}),
+        json!({"type": "number", "exclusiveMinimum": 3, "maximum": 3}),
+        json!({"type": "string", "minLength": 3, "maxLength": 2}),
+        json!({"type": "array", "minItems": 3, "maxItems": 2}),
+        json!({"type": "string", "enum": [1, 2]}),
+        json!({"type": ["integer", "null"], "enum": ["1"]}),
+        json!({"type": "string", "const": 1}),
+        json!({"type": "object", "required": ["a"], "properties": {"b": {}}, "additionalProperties": false}),
+        json!({"type": "object", "required": ["a"], "properties": {"a": false}}),
+        json!({"allOf": [{"type": "object"}, {"type": "string"}]}),
+        json!({"allOf": [{"type": "object", "properties": {"a": {}}, "additionalProperties": false},
+                         {"type": "object", "properties": {"b": {}}, "required": ["b"]}]}),
+        json!({"allOf": [{"$ref": "#/$defs/Closed"}, {"required": ["b"]}]}),
+    ] {
+        let mut schema = property(schema);
+        schema["$defs"] = json!({"Closed": {"type": "object", "properties": {"a": {}}, "additionalProperties": false}});
+        assert_eq!(
+            contradictions(&schema),
+            ["/parameters/properties/p"],
+            "{schema}"
+        );
+    }
+    for schema in [
+        json!({"type": "integer", "minimum": 3, "maximum": 3}),
+        json!({"type": "number", "enum": [1, 2]}),
+        json!({"type": "integer", "enum": [1.0]}),
+        json!({"type": ["string", "null"], "enum": ["a", null]}),
+        json!({"type": "object", "required": ["ab"], "patternProperties": {"a": {}}, "additionalProperties": false}),
+        json!({"allOf": [{"type": "number"}, {"type": "integer"}]}),
+        json!({"anyOf": [{"type": "object"}, {"type": "string"}]}),
+        json!({"not": {"enum": []}}),
+    ] {
+        assert_eq!(
+            contradictions(&property(schema.clone())),
+            [""; 0],
+            "{schema}"
+        );
+    }
+}
+
 /// Uses the entries for which the rules were written: a regression test, no estimate for other
 /// catalogs.
 #[test]
