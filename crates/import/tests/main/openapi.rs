@@ -154,7 +154,10 @@ fn bodies_are_split_and_equal_names_kept_apart() {
     assert_eq!(patch.tags, ["deprecated"]);
 
     let cover = schema(&catalog, "putCover");
-    assert_eq!(cover["properties"]["body"]["description"], "The picture (the bytes in base64)");
+    assert_eq!(
+        cover["properties"]["body"]["description"],
+        "The picture (the bytes in base64)"
+    );
     assert_eq!(cover["required"], json!(["id", "body"]));
     let cover = catalog
         .tools()
