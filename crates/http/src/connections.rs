@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -95,6 +95,8 @@ struct ConnectionRecord {
     active: usize,
     /// The number of requests so far.
     requests: u64,
+    /// The time at which the last response ended.
+    answered: Option<Instant>,
     _close: oneshot::Sender<()>,
 }
 
@@ -131,6 +133,7 @@ impl Connections {
             pool,
             active: 0,
             requests: 0,
+            answered: None,
             _close: close,
         };
         drop(table.open.insert(number, record));
@@ -140,6 +143,15 @@ impl Connections {
             pool,
         });
         Some(AcceptedConnection { ticket, closed })
+    }
+
+    /// Returns `true` if an open connection has a request under way, or had one within a time.
+    pub(crate) fn are_in_use(&self, time: Duration) -> bool {
+        let is_in_use = |record: &ConnectionRecord| {
+            let was_used = |answered: Instant| answered.elapsed() < time;
+            record.active > 0 || record.answered.is_some_and(was_used)
+        };
+        lock(&self.table).open.values().any(is_in_use)
     }
 }
 
@@ -229,6 +241,7 @@ impl Drop for RequestUnderWay {
         let Self(ticket) = self;
         if let Some(record) = lock(&ticket.connections.table).open.get_mut(&ticket.number) {
             record.active = record.active.saturating_sub(1);
+            record.answered = Some(Instant::now());
         }
     }
 }
@@ -444,6 +457,20 @@ mod tests {
         drop((busy, held, open, reserve, next));
         let table = lock(&connections.table);
         assert!(table.open.is_empty(), "all places are free again");
+    }
+
+    #[test]
+    fn connection_is_in_use_for_a_time_after_its_answer() {
+        let connections = connections(3, 10);
+        let open: Vec<_> = (0..2).filter_map(|_| connections.accept(FIRST)).collect();
+        assert!(!connections.are_in_use(Duration::MAX), "they are silent");
+        let request = open[0].ticket.begin_request();
+        assert!(connections.are_in_use(Duration::ZERO), "it is under way");
+        drop(request);
+        assert!(connections.are_in_use(Duration::MAX), "it was answered");
+        assert!(!connections.are_in_use(Duration::ZERO), "it is idle");
+        drop(open);
+        assert!(!connections.are_in_use(Duration::MAX), "they are closed");
     }
 
     #[test]

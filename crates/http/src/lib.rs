@@ -11,6 +11,7 @@ mod body_time;
 mod api;
 mod console;
 mod guarded_body;
+mod listener;
 mod unread_body;
 mod connections;
 mod mcp_requests;

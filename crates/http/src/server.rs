@@ -17,8 +17,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools_gateway::active_requests::ActiveRequests;
@@ -47,6 +47,7 @@ use crate::api::Api;
 use crate::connections::{self, ConnectionLimits, Connections, LimitedAcceptor};
 use crate::console;
 use crate::guarded_body::{hold, refuse};
+use crate::listener::{ClosableListener, ListenerAddress};
 use crate::mcp_requests;
 use crate::problem::Problem;
 use crate::unread_body;
@@ -71,12 +72,13 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_PARSED_HEADERS: usize = 1_000;
 /// The longest duration of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time in which an ending server still answers on open connections, so that clients learn of
-/// the end from an answer. A connection that is closed at once can lose a request that is on its way.
+/// The time after the signal to end, and after an answer, in which a server still answers on an open
+/// connection, so that its client learns of the end from an answer. A connection that is closed at
+/// once can lose a request that is on its way.
 const LAST_REQUESTS_TIME: Duration = Duration::from_secs(1);
 /// The interval between checks for open connections of an ending server.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// The time in which connections end after their last response.
+/// The time in which connections end after the calls under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The options of the HTTP server.
@@ -510,9 +512,12 @@ async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
 }
 
 /// Counts a request as under way until its response has ended, and refuses it if the gateway is
-/// ending. Event streams of `GET` do not count, because they have no end.
+/// ending. Event streams of `GET` do not count, because they have no end, but an ending gateway
+/// begins none.
 async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
-    let mut response = if request.method() == Method::GET {
+    let is_get = request.method() == Method::GET;
+    let is_stream = is_get && [PATH, PATH_WITH_SLASH].contains(&request.uri().path());
+    let mut response = if is_get && !(is_stream && hub.active.is_closed()) {
         next.run(request).await
     } else if let Some(active) = hub.active.begin() {
         hold(next.run(request).await, active)
@@ -627,7 +632,9 @@ async fn admit_page_request(
 pub struct HttpServer {
     frontend: Arc<HttpFrontend>,
     address: SocketAddr,
-    handle: Handle<SocketAddr>,
+    listener: ClosableListener,
+    connections: Arc<Connections>,
+    handle: Handle<ListenerAddress>,
     active: ActiveRequests,
     server_task: tokio::task::JoinHandle<std::io::Result<()>>,
     cleanup_task: tokio::task::JoinHandle<()>,
@@ -656,18 +663,19 @@ impl HttpServer {
     }
 
     /// Refuses new requests, finishes those under way within a time, and then ends the sessions.
-    /// Connections are accepted as long as clients may not have learned of the end.
+    /// Connections stay open as long as their clients may not have learned of the end.
     pub fn drain(&mut self, time: Duration) -> BoxFuture<'_, ()> {
         let drain = async move {
             let deadline = Instant::now() + time;
             self.active.close();
             drop(timeout(time.min(LAST_REQUESTS_TIME), self.connections_closed()).await);
-            let remaining_time = deadline.saturating_duration_since(Instant::now());
-            self.handle
-                .graceful_shutdown(Some(remaining_time + SHUTDOWN_TIMEOUT));
-            drop(timeout(remaining_time, self.active.finished()).await);
+            self.listener.close();
+            drop(timeout(time_until(deadline), self.active.finished()).await);
             // Their event streams would keep connections open.
             self.frontend.end_sessions().await;
+            let rest = time_until(deadline).min(SHUTDOWN_TIMEOUT);
+            drop(timeout(rest, self.connections_idle()).await);
+            self.handle.graceful_shutdown(Some(SHUTDOWN_TIMEOUT));
             if !self.server_task.is_finished() {
                 drop(timeout(SHUTDOWN_TIMEOUT, &mut self.server_task).await);
             }
@@ -681,6 +689,19 @@ impl HttpServer {
             sleep(CONNECTION_CHECK_INTERVAL).await;
         }
     }
+
+    /// Waits until the client of each answered connection had time for one more request, which the
+    /// ending server refuses. A response that began before the end does not announce it.
+    async fn connections_idle(&self) {
+        while self.connections.are_in_use(LAST_REQUESTS_TIME) {
+            sleep(CONNECTION_CHECK_INTERVAL).await;
+        }
+    }
+}
+
+/// Returns the time until a deadline, zero if it has passed.
+fn time_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 impl Drop for HttpServer {
@@ -743,10 +764,14 @@ async fn start_server(
         shared: hub.sessions.clone(),
     });
     let app = router(hub, &frontend, config)?;
+    let listener =
+        ClosableListener::from_std(listener).map_err(|error| listen_error(options, &error))?;
+    let connections = Connections::new(ConnectionLimits::new(&settings.http));
     let handle = Handle::new();
     let service = ListenerService {
         app,
-        listener,
+        listener: listener.clone(),
+        connections: Arc::clone(&connections),
         handle: handle.clone(),
     };
     let server_task = spawn_server(service, options, &settings.http).await?;
@@ -760,6 +785,8 @@ async fn start_server(
     Ok(HttpServer {
         frontend,
         address,
+        listener,
+        connections,
         handle,
         active: hub.active.clone(),
         server_task,
@@ -941,8 +968,9 @@ fn cors(frontend: Arc<HttpFrontend>) -> CorsLayer {
 /// The routes of a server and the listener on which it serves them.
 struct ListenerService {
     app: Router,
-    listener: TcpListener,
-    handle: Handle<SocketAddr>,
+    listener: ClosableListener,
+    connections: Arc<Connections>,
+    handle: Handle<ListenerAddress>,
 }
 
 /// Serves the routes on the listener, with TLS if the options have a certificate.
@@ -953,8 +981,7 @@ async fn spawn_server(
 ) -> Result<tokio::task::JoinHandle<std::io::Result<()>>, GatewayError> {
     let app = service.app.into_make_service();
     let header_timeout = Duration::from_secs(settings.headers_s);
-    let mut server = axum_server::from_tcp(service.listener)
-        .map_err(|error| listen_error(options, &error))?
+    let mut server = Server::from_listener(service.listener)
         .handle(service.handle)
         // A connection of HTTP/2 has requests without end, and none of the limits of HTTP/1.
         .http1_only()
@@ -964,7 +991,7 @@ async fn spawn_server(
         .http1()
         .header_read_timeout(header_timeout)
         .max_headers(MAX_PARSED_HEADERS);
-    let acceptor = LimitedAcceptor(Connections::new(ConnectionLimits::new(settings)));
+    let acceptor = LimitedAcceptor(service.connections);
     let Some(TlsFiles { certificate, key }) = &options.tls else {
         return Ok(tokio::spawn(server.acceptor(acceptor).serve(app)));
     };

@@ -242,7 +242,7 @@ impl Answer {
 
 pub(crate) struct Session<'a> {
     serving: &'a Serving,
-    id: String,
+    pub(crate) id: String,
     version: String,
     key: Option<String>,
 }

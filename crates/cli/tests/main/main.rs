@@ -52,6 +52,8 @@ mod gateway_http;
 mod real_clients;
 // Signals, and the servers that must end with the program.
 mod endings;
+// The connections of a gateway that ends.
+mod open_connections;
 // A gateway under load, and restarts.
 mod load;
 // The memory of a gateway.
