@@ -21,6 +21,11 @@ const BOUNDS: [(&str, &str); 4] = [
     ("minContains", "maxContains"),
 ];
 
+/// The types of JSON Schema.
+const TYPES: [&str; 7] = [
+    "null", "boolean", "string", "array", "object", "integer", "number",
+];
+
 /// Reports each contradiction in the parameters of a tool.
 pub(super) fn check(tool: &Tool, findings: &mut Vec<ToolFinding>) {
     let Some(root) = &tool.parameters else { return };
@@ -211,13 +216,7 @@ fn is_of_type(value: &Value, types: &HashSet<&str>) -> bool {
         Value::Number(_) => "number",
     };
     // A type of another name is read by its meaning elsewhere.
-    let is_known = |name: &&str| {
-        [
-            "null", "boolean", "string", "array", "object", "integer", "number",
-        ]
-        .contains(name)
-    };
-    types.contains(name) || !types.iter().all(|name| is_known(name))
+    types.contains(name) || !types.iter().all(|name| TYPES.contains(name))
 }
 
 /// Returns `true` if a schema does not allow a property.

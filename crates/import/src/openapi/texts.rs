@@ -62,7 +62,7 @@ fn keep_members(members: &mut Map<String, Value>, written: Option<&Value>) {
             name if VALUE_LISTS.contains(&name) => {
                 each_item(&mut value, written, |item, written| {
                     keep_value(item, members, written);
-                })
+                });
             }
             "required" => each_item(&mut value, written, make_text),
             name if TEXTS.contains(&name) => {
