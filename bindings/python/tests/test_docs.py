@@ -26,6 +26,7 @@ PAGES = sorted(set(DOCS.rglob("*.md")) - {DOCS / "results.md"}) + [
     for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md", "bindings/python/README.md")
 ]
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^\s*>>> ", re.MULTILINE)
 CITED = re.compile(r"`((?:crates|src|docs|tests|scripts|fixtures|models|bindings|examples|benches|fuzz|\.ci)/[\w./-]+)(?:::(\w+))?`")
 
 
@@ -45,7 +46,7 @@ def examples() -> list[tuple[str, str]]:
         if inspect.isclass(exported):
             texts |= {f"{name}.{member}": inspect.getdoc(getattr(exported, member)) or "" for member in vars(exported)}
     texts |= {page_name(page): page.read_text() for page in PAGES}
-    return [(name, text) for name, text in texts.items() if ">>>" in text]
+    return [(name, text) for name, text in texts.items() if PROMPT.search(text)]
 
 
 @pytest.mark.parametrize(("name", "text"), examples(), ids=[name for name, _ in examples()])
