@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use super::changes::TurnChanges;
 use super::events::{CallInfo, EventKind, EventType, Events};
 use super::files::FileLedger;
+use super::folders::SessionFolders;
 use super::lock;
 
 /// The most bytes of one chunk; longer output becomes several chunks.
@@ -24,6 +26,8 @@ pub struct Context {
     pub(super) deadline: Instant,
     pub(super) root: Arc<Path>,
     pub(super) files: FileLedger,
+    pub(super) changes: TurnChanges,
+    pub(super) folders: SessionFolders,
     pub(super) output: Arc<Output>,
 }
 
@@ -106,5 +110,15 @@ impl Context {
     /// Returns the record of files that tools have read and written.
     pub fn files(&self) -> &FileLedger {
         &self.files
+    }
+
+    /// Returns the changes of files in this turn, which the tool `undo` takes back.
+    pub fn changes(&self) -> &TurnChanges {
+        &self.changes
+    }
+
+    /// Returns the working folders of terminal sessions, which the tool `cd` changes.
+    pub fn folders(&self) -> &SessionFolders {
+        &self.folders
     }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -39,11 +41,14 @@ pub struct FileUse {
     order: u64,
 }
 
-/// The metadata that changes with the content of a file.
+/// The metadata that changes with the content of a file, or if another file takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
+    /// The device and the number of the file on it.
+    #[cfg(unix)]
+    identity: (u64, u64),
 }
 
 /// An error from a write that is not allowed.
@@ -77,6 +82,8 @@ impl Stamp {
         Self {
             length: metadata.len(),
             modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            identity: (metadata.dev(), metadata.ino()),
         }
     }
 }
@@ -92,12 +99,21 @@ impl FileLedger {
     /// file is dropped from the record.
     pub fn note_written(&self, path: &Path) {
         match path.metadata() {
-            Ok(metadata) => {
-                let stamp = Stamp::from_metadata(&metadata);
-                self.note(path, stamp, |file| file.writes += 1);
-            }
-            Err(_) => drop(lock(&self.state).files.remove(&canonical(path))),
+            Ok(metadata) => self.note_write(path, &metadata),
+            Err(_) => self.forget(path),
         }
+    }
+
+    /// Records a write. `metadata` must come from the written file.
+    pub fn note_write(&self, path: &Path, metadata: &Metadata) {
+        self.note(path, Stamp::from_metadata(metadata), |file| {
+            file.writes += 1;
+        });
+    }
+
+    /// Drops a file from the record.
+    pub fn forget(&self, path: &Path) {
+        lock(&self.state).files.remove(&canonical(path));
     }
 
     /// Returns the uses of a file; `None` if no tool has read or written it.
@@ -123,9 +139,20 @@ impl FileLedger {
                 });
             }
         };
+        self.check_unchanged(path, &metadata)
+    }
+
+    /// Checks that an existing file is unchanged since a tool read or wrote it. `metadata` should
+    /// come from the opened file, so that another file cannot take its place after the check.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`] if no tool has read the file, or it has changed since.
+    pub fn check_unchanged(&self, path: &Path, metadata: &Metadata) -> Result<(), FileError> {
+        let path_text = || path.display().to_string();
         match self.get(path) {
             None => Err(FileError::NotRead { path: path_text() }),
-            Some(file) if file.stamp != Stamp::from_metadata(&metadata) => {
+            Some(file) if file.stamp != Stamp::from_metadata(metadata) => {
                 Err(FileError::Changed { path: path_text() })
             }
             Some(_) => Ok(()),

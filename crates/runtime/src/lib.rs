@@ -44,10 +44,12 @@
 //!
 //! A tool that a pick may not show does not run under any name.
 
+mod changes;
 mod confirmation;
 mod context;
 mod events;
 mod files;
+mod folders;
 mod function;
 mod http;
 mod manager;
@@ -60,12 +62,14 @@ mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use changes::{FileChange, TurnChanges};
 pub use confirmation::{Approvals, Confirm, ConfirmationDecision, DecisionFuture};
 pub use context::Context;
 pub use events::{
     CallInfo, Event, EventKind, EventType, Events, ReceivedEvent, Subscription, Topic, UnknownTopic,
 };
 pub use files::{FileError, FileLedger, FileUse};
+pub use folders::SessionFolders;
 pub use function::FunctionTool;
 pub use http::{HttpClient, HttpOptions, HttpTool};
 pub use manager::{ExecutedCall, ManagerError, ToolManager, ToolManagerBuilder};

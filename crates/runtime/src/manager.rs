@@ -17,14 +17,16 @@ use tokio_util::sync::CancellationToken;
 
 pub use builder::{ManagerError, ToolManagerBuilder};
 
+use super::changes::TurnChanges;
 use super::confirmation::{Approvals, Confirm, ConfirmationDecision};
 use super::events::{CallInfo, EventKind, Events};
 use super::files::{FileError, FileLedger};
+use super::folders::SessionFolders;
 use super::lock;
 use super::redaction;
 use super::result::{ErrorType, ToolResult};
 use super::tool::RunnableTool;
-use super::turn::TurnCalls;
+use super::turn::{CallEffect, TurnCalls};
 use picktools::access::Access;
 use picktools::catalog::{Catalog, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
@@ -54,6 +56,8 @@ struct ManagerState {
     approvals: Approvals,
     events: Events,
     files: FileLedger,
+    changes: TurnChanges,
+    folders: SessionFolders,
     turn: TurnCalls,
     root: Arc<Path>,
     time_limit: Duration,
@@ -164,15 +168,18 @@ impl ToolManager {
         &self.shared.files
     }
 
-    /// Ends the turn, after which its calls may be repeated. The record of files stays.
+    /// Ends the turn, after which its calls may be repeated and its changes of files can no longer
+    /// be undone. The record of files stays.
     pub fn clear_current_turn(&self) {
         self.shared.turn.clear();
+        self.shared.changes.clear();
     }
 
-    /// Forgets the calls of the turn and the record of files.
+    /// Forgets the calls of the turn, the record of files and the folders of terminal sessions.
     pub fn clear_state(&self) {
         self.clear_current_turn();
         self.shared.files.clear();
+        self.shared.folders.clear();
     }
 
     /// Cancels a running call; `false` if no running call has this id.
@@ -196,10 +203,19 @@ impl ToolManager {
     }
 
     /// Runs the calls of one answer concurrently, and returns them with their results in the same
-    /// order.
+    /// order. A call of a tool that [`RunnableTool::runs_in_order`] waits for the earlier calls, and
+    /// the later calls wait for it.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ExecutedCall> {
         let calls = self.hydrator.expand_parallel(calls.to_vec());
-        join_all(calls.iter().map(|call| self.execute(call))).await
+        let runs_in_order = |call: &ToolCall| {
+            let tool = self.get(&call.name);
+            tool.is_some_and(|tool| tool.runs_in_order())
+        };
+        let mut executed = Vec::with_capacity(calls.len());
+        for group in calls.chunk_by(|left, right| !runs_in_order(left) && !runs_in_order(right)) {
+            executed.extend(join_all(group.iter().map(|call| self.execute(call))).await);
+        }
+        executed
     }
 
     /// Runs a call. It resolves the name, checks the access policy, validates the arguments, asks
@@ -273,7 +289,12 @@ impl ToolManager {
                 }
             }
         };
-        let Some(claim) = self.shared.turn.claim(&valid.tool().id, valid.arguments()) else {
+        let claim = self.shared.turn.claim(
+            &valid.tool().id,
+            valid.arguments(),
+            effect(tool.as_ref(), &valid),
+        );
+        let Some(claim) = claim else {
             let failure = ToolResult::failure(
                 ErrorType::Validation,
                 "the same call was already made in this turn",
@@ -480,6 +501,17 @@ impl Drop for CancelledCallGuard<'_> {
     fn drop(&mut self) {
         self.manager
             .finish(self.redacted, Some(self.tool), run::cancelled());
+    }
+}
+
+/// Returns the effect of a call on the calls of its turn.
+fn effect(tool: &dyn RunnableTool, call: &ValidCall) -> CallEffect {
+    if tool.may_repeat() {
+        CallEffect::ChangesAgain
+    } else if call.tool().annotations.read_only_hint == Some(true) {
+        CallEffect::Reads
+    } else {
+        CallEffect::Changes
     }
 }
 

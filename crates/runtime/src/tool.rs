@@ -76,6 +76,17 @@ pub trait RunnableTool: Send + Sync {
         Vec::new()
     }
 
+    /// Returns `true` if a call runs after the earlier calls of its answer and before the later ones,
+    /// because they depend on each other. Other calls of an answer run concurrently.
+    fn runs_in_order(&self) -> bool {
+        false
+    }
+
+    /// Returns `true` if the same call may be made several times in a turn.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
     /// Runs a call. Its arguments are valid for the tool's schema, if the tool has one.
     ///
     /// A panic becomes an error. After [`Context::cancelled`] completes, the manager waits a few

@@ -1,6 +1,6 @@
 //! The calls of a turn, recorded so that the same call does not run twice.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use serde_json::Value;
@@ -14,9 +14,31 @@ pub(super) struct TurnCalls(Mutex<TurnState>);
 
 #[derive(Debug, Default)]
 struct TurnState {
-    claimed: HashSet<CallDigest>,
+    claimed: HashMap<CallDigest, ClaimState>,
     /// The number of turns that have ended.
     number: u64,
+    /// The number of calls so far that may have changed something.
+    changes: u64,
+}
+
+/// The state of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimState {
+    /// The call runs, or its result stays valid for the turn.
+    Taken,
+    /// The call has read something, and its result is valid until a call changes something.
+    HasRead,
+}
+
+/// The effect of a call, which decides if it may be repeated in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallEffect {
+    /// It only reads, and may be repeated after a call that may have changed something.
+    Reads,
+    /// It may change something, and may not be repeated.
+    Changes,
+    /// It changes something else each time, and may be repeated.
+    ChangesAgain,
 }
 
 /// A digest of a tool and its arguments; the order of members does not matter.
@@ -26,26 +48,38 @@ type CallDigest = [u8; 32];
 pub(super) struct CallClaim<'a> {
     turn: &'a TurnCalls,
     key: CallDigest,
+    effect: CallEffect,
     number: u64,
+    changes: u64,
     is_kept: bool,
 }
 
 impl TurnCalls {
     /// Claims a call; `None` if the same call ran or is running in this turn.
-    pub(super) fn claim(&self, tool: &str, arguments: &Value) -> Option<CallClaim<'_>> {
+    pub(super) fn claim(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        effect: CallEffect,
+    ) -> Option<CallClaim<'_>> {
         let mut hasher = Sha256::new();
         hasher.update(tool);
         hasher.update([0]);
         digest(arguments, &mut hasher);
         let key = hasher.finalize().into();
         let mut state = lock(&self.0);
-        if !state.claimed.insert(key) {
-            return None;
+        if effect != CallEffect::ChangesAgain {
+            if state.claimed.contains_key(&key) {
+                return None;
+            }
+            state.claimed.insert(key, ClaimState::Taken);
         }
         Some(CallClaim {
             turn: self,
             key,
+            effect,
             number: state.number,
+            changes: state.changes,
             is_kept: false,
         })
     }
@@ -68,8 +102,24 @@ impl CallClaim<'_> {
 impl Drop for CallClaim<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.turn.0);
-        if !self.is_kept && state.number == self.number {
+        if state.number != self.number {
+            return;
+        }
+        if self.effect != CallEffect::Reads {
+            // Even a call that failed may have changed something.
+            state.changes += 1;
+            state.claimed.retain(|_, claim| *claim == ClaimState::Taken);
+        }
+        if self.effect == CallEffect::ChangesAgain {
+            return;
+        }
+        if !self.is_kept {
             state.claimed.remove(&self.key);
+        } else if self.effect == CallEffect::Reads {
+            match state.changes == self.changes {
+                true => drop(state.claimed.insert(self.key, ClaimState::HasRead)),
+                false => drop(state.claimed.remove(&self.key)),
+            }
         }
     }
 }

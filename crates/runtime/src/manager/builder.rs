@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::super::changes::TurnChanges;
 use super::super::confirmation::{Approvals, Confirm};
 use super::super::events::Events;
 use super::super::files::FileLedger;
+use super::super::folders::SessionFolders;
 use super::super::tool::RunnableTool;
 use super::super::turn::TurnCalls;
 use super::{ManagerState, ToolManager};
@@ -193,6 +195,8 @@ impl ToolManagerBuilder {
             approvals: Approvals::new(self.approval_lifetime),
             events: Events::default(),
             files: FileLedger::default(),
+            changes: TurnChanges::default(),
+            folders: SessionFolders::default(),
             turn: TurnCalls::default(),
             root: root.into(),
             time_limit: self.time_limit,

@@ -58,6 +58,8 @@ impl ToolManager {
             deadline,
             root: Arc::clone(&self.shared.root),
             files: self.shared.files.clone(),
+            changes: self.shared.changes.clone(),
+            folders: self.shared.folders.clone(),
             output: Arc::new(Output::default()),
         };
         let output = Arc::clone(&context.output);

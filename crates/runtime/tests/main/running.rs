@@ -559,6 +559,69 @@ async fn repeated_call_in_a_turn_is_rejected() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_call_is_repeated_after_a_change() {
+    let mut reading = my_tool();
+    reading.annotations.read_only_hint = Some(true);
+    let (reading, _) = echo(reading);
+    let changing = Tool::with_parameters("change", "Changes", json!({"type": "object"}));
+    let (changing, _) = echo(changing);
+    let builder = builder().tool(reading).tool(changing);
+    let manager = builder.build().expect("it is valid");
+    let reads = async || {
+        let executed = run(&manager, "my_tool", json!({"param1": "x"})).await;
+        executed.result.is_success()
+    };
+    let changes = async |count: u64| {
+        let executed = run(&manager, "change", json!({"count": count})).await;
+        executed.result.is_success()
+    };
+    assert!(reads().await && !reads().await);
+    assert!(changes(1).await);
+    assert!(reads().await && !reads().await);
+    assert!(!changes(1).await, "a change is not repeated");
+    assert!(changes(2).await && !changes(1).await);
+    assert!(reads().await && !reads().await);
+}
+
+/// A tool whose calls depend on each other. It returns the number of earlier calls.
+struct InOrder(Tool, AtomicUsize);
+
+impl RunnableTool for InOrder {
+    fn definition(&self) -> &Tool {
+        &self.0
+    }
+
+    fn runs_in_order(&self) -> bool {
+        true
+    }
+
+    fn may_repeat(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, _call: &'a ValidCall, _context: &'a Context) -> RunFuture<'a> {
+        Box::pin(async move {
+            let earlier = self.1.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.1.store(earlier + 1, Ordering::SeqCst);
+            ToolResult::success().field("earlier", earlier)
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_tool_in_order_run_one_after_the_other() {
+    let tool = InOrder(my_tool(), AtomicUsize::new(0));
+    let manager = builder().tool(tool).build().expect("it is valid");
+    let calls = vec![call("my_tool", json!({"param1": "x"})); 20];
+    let executed = manager.execute_all(&calls).await;
+    for (earlier, executed) in executed.iter().enumerate() {
+        assert_eq!(executed.result.fields["earlier"], earlier);
+    }
+    assert_eq!(executed.len(), 20);
+}
+
 /// A tool that writes a file of the working folder.
 struct Writes(Tool);
 
