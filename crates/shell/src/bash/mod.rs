@@ -24,6 +24,7 @@ use self::environment::Environment;
 use self::output::{OutputDecoder, OutputExcerpt};
 use self::process::{Shell, ShellEnd, StartError};
 use self::sandbox::SandboxAccess;
+use crate::root::{session_id, session_schema};
 use picktools::catalog::Tool;
 use picktools_call::ValidCall;
 use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult};
@@ -179,10 +180,10 @@ impl Bash {
         };
         let deadline = started + timeout;
         let working_dir = match arguments.get("working_dir") {
-            Some(Value::String(path)) => path,
-            _ => ".",
+            Some(Value::String(path)) => PathBuf::from(path),
+            _ => context.folders().get(session_id(arguments)),
         };
-        let WorkingFolder { root, folder } = match resolve_folder(context.root(), working_dir) {
+        let WorkingFolder { root, folder } = match resolve_folder(context.root(), &working_dir) {
             Ok(folders) => folders,
             Err(failure) => return *failure,
         };
@@ -327,6 +328,7 @@ fn definition(options: &BashOptions) -> Tool {
         "properties": {
             "command": {
                 "type": "string",
+                "pattern": r"\S",
                 "description": "The command, as bash reads it. It gets no input.",
             },
             "description": {
@@ -342,9 +344,10 @@ fn definition(options: &BashOptions) -> Tool {
                 "type": "string",
                 "description": concat!(
                     "The folder to run it in, relative to the root and inside it; ",
-                    "the root unless given.",
+                    "the folder of the session unless given.",
                 ),
             },
+            "sessionId": session_schema(),
         },
         "required": ["command"],
         "additionalProperties": false,
@@ -366,7 +369,7 @@ struct WorkingFolder {
 }
 
 /// Resolves the folder of a command, which must be inside the root.
-fn resolve_folder(root: &Path, working_dir: &str) -> Result<WorkingFolder, Box<ToolResult>> {
+fn resolve_folder(root: &Path, working_dir: &Path) -> Result<WorkingFolder, Box<ToolResult>> {
     let failure = |error_type, message: String, suggestion: &str| {
         let failure = ToolResult::failure(error_type, message);
         Box::new(if suggestion.is_empty() {

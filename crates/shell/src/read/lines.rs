@@ -2,23 +2,41 @@
 
 use std::io::{self, BufRead};
 
+use picktools_provider::Tokenizer;
 use picktools_runtime::Context;
 
 /// The most bytes of one line in a result.
 const MAX_LINE_BYTES: usize = 4_000;
-/// The approximate bytes of a token in English text and code.
-const BYTES_OF_TOKEN: usize = 4;
+/// The tokens that are reserved for the last notes of a result.
+const RESERVED_TOKENS: usize = 40;
 
-/// The remaining size of a result.
+/// The remaining size of a result, in tokens of `o200k_base`.
 pub(super) struct ReadBudget {
-    bytes: usize,
+    tokens: usize,
 }
 
 impl ReadBudget {
     pub(super) fn new(tokens: usize) -> Self {
         Self {
-            bytes: tokens.saturating_mul(BYTES_OF_TOKEN),
+            tokens: tokens - RESERVED_TOKENS.min(tokens / 4),
         }
+    }
+
+    /// Takes the tokens of a line. If it does not fit, nothing fits any more.
+    fn take_line(&mut self, line: &str) -> bool {
+        let tokens = Tokenizer::O200k.count(line);
+        let fits = tokens <= self.tokens;
+        self.tokens = if fits { self.tokens - tokens } else { 0 };
+        fits
+    }
+
+    /// Takes the tokens of a heading or a note, which is always shown.
+    pub(super) fn take_note(&mut self, note: &str) {
+        self.tokens = self.tokens.saturating_sub(Tokenizer::O200k.count(note));
+    }
+
+    pub(super) fn is_used_up(&self) -> bool {
+        self.tokens == 0
     }
 }
 
@@ -75,11 +93,9 @@ pub(super) fn append(
             numbered.push_str(&format!("… [{} more bytes of the line]", line.cut_bytes));
         }
         numbered.push('\n');
-        if numbered.len() > budget.bytes {
-            budget.bytes = 0;
+        if !budget.take_line(&numbered) {
             return Ok(StopReason::Budget { next: number });
         }
-        budget.bytes -= numbered.len();
         content.push_str(&numbered);
     }
     if number < offset && offset > 1 {

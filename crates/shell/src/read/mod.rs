@@ -1,24 +1,17 @@
 //! The built-in tool `read`. It returns text files of the working folder with numbered lines.
-//!
-//! Files are opened relative to the working folder with `cap-std`, which follows no link and no
-//! `..` out of that folder, even if files change at the same time.
 
 mod lines;
 mod text;
 
-use std::io;
-use std::path::{Component, Path, PathBuf};
-
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use serde_json::{Value, json};
 
 use self::lines::{LineRange, ReadBudget, StopReason};
 use self::text::Content;
+use crate::root::{FileFailure, RegularFile, Root, session_schema};
 use picktools::catalog::{Annotations, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::ValidCall;
-use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult};
+use picktools_runtime::{Context, RunFuture, RunnableTool, ToolResult};
 
 /// The most files of one call.
 const MAX_FILES: usize = 100;
@@ -26,8 +19,8 @@ const MAX_FILES: usize = 100;
 /// The options of [`Read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// The most tokens of one result, at four bytes each. Longer content is cut, and a note says
-    /// how to continue.
+    /// The most tokens of one result, counted with `o200k_base`. Longer content is cut, and a note
+    /// says how to continue.
     pub max_tokens: usize,
 }
 
@@ -41,7 +34,8 @@ impl Default for ReadOptions {
 ///
 /// Its result has the fields `content`, `files_read`, and `truncated` if something was cut. If some
 /// files cannot be read, `errors` lists them with their errors. If no file can be read, the call
-/// fails with the first error. A file that was read in part counts as read for tools that write.
+/// fails with the first error. A file that was shown in part counts as read for tools that write; a
+/// binary file and a file that was not shown do not.
 #[derive(Debug)]
 pub struct Read {
     definition: Tool,
@@ -77,6 +71,7 @@ impl Read {
                     "minimum": 1,
                     "description": "The first line to show, from 1",
                 },
+                "sessionId": session_schema(),
             },
             "required": ["file_paths"],
             "additionalProperties": false,
@@ -107,61 +102,45 @@ impl Read {
                 limit => limit,
             },
         };
-        let root = match Dir::open_ambient_dir(context.root(), ambient_authority()) {
+        let root = match Root::open(arguments, context) {
             Ok(root) => root,
-            Err(error) => {
-                return ToolResult::failure(
-                    ErrorType::System,
-                    format!("the working folder cannot be opened: {error}"),
-                );
-            }
+            Err(failure) => return failure.into_result(""),
         };
-        let mut budget = ReadBudget::new(self.options.max_tokens);
-        let (mut content, mut read_count, mut truncated) = (String::new(), 0, false);
-        let mut failures: Vec<(String, ReadFailure)> = Vec::new();
-        for path in paths {
+        let mut output = ReadOutput {
+            content: String::new(),
+            budget: ReadBudget::new(self.options.max_tokens),
+            truncated: false,
+            max_tokens: self.options.max_tokens,
+        };
+        let mut read_count = 0;
+        let mut failures: Vec<(String, FileFailure)> = Vec::new();
+        for (index, path) in paths.iter().enumerate() {
             if context.is_cancelled() {
-                return ToolResult::failure(ErrorType::System, STOPPED);
+                return FileFailure::stopped().into_result("");
+            }
+            if index > 0 && output.budget.is_used_up() {
+                output.leave_out(paths.len() - index);
+                break;
             }
             let path_text = marked(path, MAX_NAME_CHARS);
-            content.push_str(&format!("=== {path_text} ===\n"));
-            let outcome = open(&root, context.root(), path).and_then(|file| {
-                context.files().note_read(&file.path, &file.metadata);
-                append_file(file, range, &mut budget, &mut content, context)
-            });
-            let note = match outcome {
-                Ok(StopReason::End) => {
-                    read_count += 1;
-                    continue;
-                }
-                Ok(StopReason::Limit { next }) => {
-                    (read_count, truncated) = (read_count + 1, true);
-                    format!("more lines follow; go on with offset={next}")
-                }
-                Ok(StopReason::Budget { next }) => {
-                    (read_count, truncated) = (read_count + 1, true);
-                    let max_tokens = self.options.max_tokens;
-                    format!(
-                        "more than {max_tokens} tokens; read less at once, \
-                         or go on with offset={next}"
-                    )
-                }
+            output.note(&format!("=== {path_text} ==="));
+            let opened = root.open_file(path);
+            match opened.and_then(|file| output.append(file, range, context)) {
+                Ok(()) => read_count += 1,
                 Err(failure) => {
-                    let message = failure.message.clone();
+                    output.note(&format!("[{}]", failure.message));
                     failures.push((path_text.into_owned(), failure));
-                    message
                 }
-            };
-            content.push_str(&format!("[{note}]\n"));
+            }
         }
-        if let (0, Some((path, failure))) = (read_count, failures.first()) {
-            return ToolResult::failure(failure.error_type, format!("{path}: {}", failure.message))
-                .suggest(failure.suggestion);
+        if read_count == 0 && !failures.is_empty() {
+            let (path, failure) = failures.swap_remove(0);
+            return failure.into_result(&path);
         }
         let mut result = ToolResult::success()
-            .field("content", content)
+            .field("content", output.content)
             .field("files_read", read_count);
-        if truncated {
+        if output.truncated {
             result = result.field("truncated", true);
         }
         if !failures.is_empty() {
@@ -180,29 +159,74 @@ impl Read {
     }
 }
 
-/// Appends the lines of a file, or the type of a binary file.
-fn append_file(
-    file: OpenedFile,
-    range: LineRange,
-    budget: &mut ReadBudget,
-    content: &mut String,
-    context: &Context,
-) -> Result<StopReason, ReadFailure> {
-    match file.content {
-        Content::Binary(description) => {
-            content.push_str(&format!(
-                "[{description}, {} bytes: not shown]\n",
-                file.metadata.len()
-            ));
-            Ok(StopReason::End)
-        }
-        Content::Text { reader, encoding } => {
-            if let Some(encoding) = encoding {
-                content.push_str(&format!("[read as {encoding}]\n"));
+/// The content of a result so far.
+struct ReadOutput {
+    content: String,
+    budget: ReadBudget,
+    /// `true` if something is not shown.
+    truncated: bool,
+    max_tokens: usize,
+}
+
+impl ReadOutput {
+    /// Appends the lines of a file, or the type of a binary file, and records the read.
+    fn append(
+        &mut self,
+        file: RegularFile,
+        range: LineRange,
+        context: &Context,
+    ) -> Result<(), FileFailure> {
+        let from_io = |error| FileFailure::from_io(&error);
+        let (reader, encoding) = match Content::detect(file.file).map_err(from_io)? {
+            Content::Binary(description) => {
+                let bytes = file.metadata.len();
+                self.note(&format!("[{description}, {bytes} bytes: not shown]"));
+                return Ok(());
             }
-            lines::append(reader, range, budget, content, context)
-                .map_err(|error| ReadFailure::from_io(&error))
+            Content::Text { reader, encoding } => (reader, encoding),
+        };
+        if let Some(encoding) = encoding {
+            self.note(&format!("[read as {encoding}]"));
         }
+        let shown = self.content.len();
+        let appended = lines::append(reader, range, &mut self.budget, &mut self.content, context);
+        let stop_reason = appended.map_err(from_io)?;
+        let is_shown = self.content.len() > shown;
+        if is_shown || matches!(stop_reason, StopReason::End) {
+            context.files().note_read(&file.path, &file.metadata);
+        }
+        let note = match stop_reason {
+            StopReason::End => return Ok(()),
+            StopReason::Limit { next } => {
+                format!("[more lines follow; go on with offset={next}]")
+            }
+            StopReason::Budget { next } => {
+                let max_tokens = self.max_tokens;
+                format!(
+                    "[more than {max_tokens} tokens; read less at once, \
+                     or go on with offset={next}]"
+                )
+            }
+        };
+        self.truncated = true;
+        self.note(&note);
+        Ok(())
+    }
+
+    /// Appends a heading or a note.
+    fn note(&mut self, note: &str) {
+        let line = format!("{note}\n");
+        self.budget.take_note(&line);
+        self.content.push_str(&line);
+    }
+
+    /// Appends a note that the last files were not read.
+    fn leave_out(&mut self, files: usize) {
+        self.truncated = true;
+        let max_tokens = self.max_tokens;
+        self.note(&format!(
+            "[more than {max_tokens} tokens; the last files were not read: {files}]"
+        ));
     }
 }
 
@@ -214,112 +238,4 @@ impl RunnableTool for Read {
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
         Box::pin(async move { self.read_files(call.arguments(), context) })
     }
-}
-
-/// The message of a call that was cancelled or reached its deadline.
-const STOPPED: &str = "reading was stopped before the end";
-
-/// An error from a file that cannot be read.
-struct ReadFailure {
-    error_type: ErrorType,
-    message: String,
-    suggestion: &'static str,
-}
-
-impl ReadFailure {
-    fn new(error_type: ErrorType, message: impl Into<String>, suggestion: &'static str) -> Self {
-        Self {
-            error_type,
-            message: message.into(),
-            suggestion,
-        }
-    }
-
-    fn outside() -> Self {
-        Self::new(
-            ErrorType::Security,
-            "it is outside the working folder",
-            "Give a path within the working folder.",
-        )
-    }
-
-    fn from_io(error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::new(
-                ErrorType::User,
-                "there is no such file",
-                "Check the path, and try again.",
-            ),
-            // `cap-std` returns an error without a code for a path that leads out of the folder.
-            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::outside(),
-            io::ErrorKind::PermissionDenied => Self::new(
-                ErrorType::Permission,
-                "permission denied",
-                "Give the path of a file that you may read.",
-            ),
-            io::ErrorKind::Interrupted | io::ErrorKind::TimedOut => {
-                Self::new(ErrorType::System, STOPPED, "Read less at once.")
-            }
-            _ => Self::new(
-                ErrorType::User,
-                format!("it cannot be read: {error}"),
-                "Check the path, and try again.",
-            ),
-        }
-    }
-}
-
-/// An open file with its metadata.
-struct OpenedFile {
-    path: PathBuf,
-    metadata: std::fs::Metadata,
-    content: Content,
-}
-
-/// Opens a regular file inside the root. It does not block on other files, such as pipes.
-fn open(root: &Dir, root_path: &Path, path: &str) -> Result<OpenedFile, ReadFailure> {
-    let path = Path::new(path);
-    let relative_path = match path.is_absolute() {
-        true => path
-            .strip_prefix(root_path)
-            .map_err(|_| ReadFailure::outside())?,
-        false => path,
-    };
-    if relative_path
-        .components()
-        .any(|part| matches!(part, Component::Prefix(_) | Component::RootDir))
-    {
-        return Err(ReadFailure::outside());
-    }
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    let file = root
-        .open_with(relative_path, &options)
-        .map_err(|error| ReadFailure::from_io(&error))?
-        .into_std();
-    let metadata = file
-        .metadata()
-        .map_err(|error| ReadFailure::from_io(&error))?;
-    if metadata.is_dir() {
-        return Err(ReadFailure::new(
-            ErrorType::User,
-            "it is a folder",
-            "Give the paths of files.",
-        ));
-    }
-    if !metadata.is_file() {
-        return Err(ReadFailure::new(
-            ErrorType::User,
-            "it is not a regular file",
-            "Give the paths of files.",
-        ));
-    }
-    let content = Content::detect(file).map_err(|error| ReadFailure::from_io(&error))?;
-    Ok(OpenedFile {
-        path: root_path.join(relative_path),
-        metadata,
-        content,
-    })
 }

@@ -1,9 +1,14 @@
-//! Integration tests of the built-in tools `bash` and `read`.
+//! Integration tests of the built-in tools.
 
+mod changing;
 #[cfg(unix)]
 mod running_bash;
 mod running_read;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod searching;
+#[cfg(unix)]
+mod sessions;
 #[cfg(unix)]
 mod support;
+mod workspace;

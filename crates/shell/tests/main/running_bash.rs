@@ -209,7 +209,13 @@ fn definition_of_bash_has_its_arguments_and_is_unsafe() {
         .collect();
     assert_eq!(
         names,
-        HashSet::from(["command", "description", "timeout", "working_dir"])
+        HashSet::from([
+            "command",
+            "description",
+            "sessionId",
+            "timeout",
+            "working_dir"
+        ])
     );
     assert_eq!(schema["required"], json!(["command"]));
     let time = |arguments| bash.time_limit(&arguments).expect("it has one");
@@ -356,6 +362,8 @@ async fn invalid_bash_arguments_are_a_validation_error() {
     let wrong = [
         json!({}),
         json!({"command": {"of": 5}}),
+        json!({"command": ""}),
+        json!({"command": " \n\t\u{a0}"}),
         json!({"command": "true", "timeout": 0}),
         json!({"command": "true", "x": 1}),
     ];

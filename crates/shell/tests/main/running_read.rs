@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use picktools::Access;
-use picktools_provider::{Arguments, ToolCall};
+use picktools_provider::{Arguments, Tokenizer, ToolCall};
 use picktools_runtime::{ErrorType, ExecutedCall, RunnableTool, ToolManager, Topic};
 use picktools_shell::{Read, ReadOptions};
 use picktools_testing::fixture;
@@ -197,7 +197,7 @@ fn definition_of_read_has_its_arguments_and_is_read_only() {
         .keys()
         .collect();
     names.sort();
-    assert_eq!(names, ["file_paths", "limit", "offset"]);
+    assert_eq!(names, ["file_paths", "limit", "offset", "sessionId"]);
     assert_eq!(schema["required"], json!(["file_paths"]));
 }
 
@@ -335,14 +335,25 @@ async fn text_in_other_encodings_is_decoded() {
 async fn content_stops_at_the_token_limit() {
     let place = TestFolder::new();
     place.write("many.txt", "0123456789012345678901\n".repeat(100));
-    let manager = place.manager_with(ReadOptions { max_tokens: 30 }, FAR);
-    let executed = run(&manager, json!({"file_paths": ["many.txt", "inside.txt"]})).await;
+    let options = ReadOptions { max_tokens: 130 };
+    let manager = place.manager_with(options, FAR);
+    let paths = json!({"file_paths": ["many.txt", "inside.txt", "inside.txt"]});
+    let executed = run(&manager, paths).await;
     let line = |number| format!("     {number}\t0123456789012345678901\n");
-    let more = "[more than 30 tokens; read less at once, or go on with offset=";
-    let fits: String = (1..=4).map(line).collect();
-    let expected = format!("=== many.txt ===\n{fits}{more}5]\n=== inside.txt ===\n{more}1]\n");
+    let fits: String = (1..=7).map(line).collect();
+    let expected = format!(
+        "=== many.txt ===\n{fits}\
+         [more than 130 tokens; read less at once, or go on with offset=8]\n\
+         [more than 130 tokens; the last files were not read: 2]\n"
+    );
     assert_eq!(content(&executed), expected);
-    assert_eq!(executed.result.fields["truncated"], true);
+    let fields = &executed.result.fields;
+    assert_eq!(
+        (&fields["truncated"], &fields["files_read"]),
+        (&json!(true), &json!(1))
+    );
+    let is_known = |name: &str| manager.files().get(&place.root.join(name)).is_some();
+    assert!(is_known("many.txt") && !is_known("inside.txt"));
 
     place.write("wide.txt", format!("{}\nend\n", "é".repeat(1 << 20)));
     let manager = place.manager();
@@ -355,6 +366,54 @@ async fn content_stops_at_the_token_limit() {
         "{wide}"
     );
     assert!(wide.ends_with("     2\tend\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_any_text_stay_within_the_limit() {
+    let place = TestFolder::new();
+    let max_tokens = 2_000;
+    let manager = place.manager_with(ReadOptions { max_tokens }, FAR);
+    for (name, line) in [
+        (
+            "prose.txt",
+            "The weather in Bergen is often rainy, even in summer.\n",
+        ),
+        ("digits.csv", "7,1,4;9;0|3,8,2;5;6|1,1,3\n"),
+        ("code.rs", "    if x<y&&z[i]!=w{a+=1;}\n"),
+        ("chinese.txt", "\u{9f98}\u{9f49}\u{7228}\u{9ea4}\u{7c6a}\n"),
+        (
+            "symbols.txt",
+            "\u{16a0}\u{16b1}\u{2603}\u{1f9ff}\u{10330}\n",
+        ),
+        ("empty lines.txt", "\n"),
+        (
+            "base64.txt",
+            "aGVsbG8gd29ybGQhIFRoaXMgaXMgYmFzZTY0/+9xQ==\n",
+        ),
+    ] {
+        place.write(name, line.repeat(10_000));
+        let short = format!("short {name}");
+        place.write(&short, line);
+        let mut paths = vec![short; 30];
+        paths.push(name.to_owned());
+        let executed = run(&manager, json!({"file_paths": paths})).await;
+        let tokens = Tokenizer::O200k.count(content(&executed));
+        assert!(tokens <= max_tokens, "{name}: {tokens}");
+        assert!(tokens > max_tokens * 9 / 10, "{name}: {tokens}");
+    }
+    let mut paths = Vec::new();
+    for number in 0..100 {
+        let name = format!("a file with a long name, and the number {number}.txt");
+        place.write(&name, "x\n");
+        paths.push(name);
+    }
+    for max_tokens in [50, 200, 1_000] {
+        let manager = place.manager_with(ReadOptions { max_tokens }, FAR);
+        let executed = run(&manager, json!({"file_paths": paths})).await;
+        let tokens = Tokenizer::O200k.count(content(&executed));
+        assert!(tokens <= max_tokens + 60, "{tokens}");
+        assert!(content(&executed).contains("the last files were not read"));
+    }
 }
 
 // Checklist 61
