@@ -158,6 +158,17 @@ impl OperatorAliases {
         self.0.iter().filter(may_refer).map(|alias| &*alias.name)
     }
 
+    /// Returns the names of the tools that an alias may refer to.
+    pub fn targets(&self, alias: &str) -> impl Iterator<Item = &str> {
+        let alias = self.0.iter().find(|known| known.name == alias);
+        let targets = match alias.map(|alias| &alias.target) {
+            Some(Target::Tool(tool)) => std::slice::from_ref(tool),
+            Some(Target::FirstOf(tools)) => tools,
+            None => &[],
+        };
+        targets.iter().map(String::as_str)
+    }
+
     /// Adds the aliases of `others` whose names are not among these.
     pub fn add_missing(&mut self, others: &Self) {
         let mut names: HashSet<String> = self.0.iter().map(|alias| alias.name.clone()).collect();

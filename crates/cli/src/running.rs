@@ -1,7 +1,7 @@
 //! Execution of calls for `call` and `run`: the tools, the confirmations and the output of events.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use picktools_runtime::{
     Confirm, ConfirmationDecision, DecisionFuture, Event, EventKind, ExecutedCall, ToolManager,
     Topic,
 };
-use picktools_shell::Read;
 #[cfg(unix)]
 use picktools_shell::{Bash, BashOptions, Sandbox};
+use picktools_shell::{Cd, Edit, Glob, Grep, Read, Undo, Write};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -38,10 +38,9 @@ const ENDING: Duration = Duration::from_secs(2);
 /// The longest time that connections and their programs may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
 /// The names of the built-in tools.
-#[cfg(unix)]
-const BUILT_IN: [&str; 2] = ["read", "bash"];
-#[cfg(not(unix))]
-const BUILT_IN: [&str; 1] = ["read"];
+const BUILT_IN: [&str; 8] = [
+    "read", "write", "edit", "undo", "grep", "glob", "cd", "bash",
+];
 /// The most characters of arguments in the output.
 const MAX_ARGUMENT_CHARS: usize = 300;
 
@@ -59,10 +58,11 @@ pub(super) struct RunningArgs {
     reading: ReadingArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// Add the built-in tools `read` and `bash`.
+    /// Add the built-in tools for files and commands.
     ///
-    /// `read` reads files below the root. `bash` runs commands in the root and is an unsafe tool.
-    /// Both have their well-known names as aliases, such as `read_file` and `run_command`.
+    /// `read`, `grep` and `glob` read files below the root. The unsafe tools `write`, `edit` and
+    /// `undo` change them, and `bash` runs commands in the root. `cd` sets the working folder. They
+    /// have their well-known names as aliases, such as `read_file` and `run_command`.
     #[arg(long, help_heading = heading::CALLS)]
     built_in: bool,
     /// Sandbox for the built-in tool `bash`.
@@ -127,7 +127,14 @@ impl RunningArgs {
                 Some(aliases) => aliases.add_missing(&known),
                 None => aliases = Some(known),
             }
-            builder = builder.tool(Read::default());
+            builder = builder
+                .tool(Read::default())
+                .tool(Write::default())
+                .tool(Edit::default())
+                .tool(Undo::default())
+                .tool(Grep::default())
+                .tool(Glob::default())
+                .tool(Cd::default());
             #[cfg(unix)]
             {
                 let options = BashOptions {
@@ -224,7 +231,8 @@ fn warn_of_deprecated(executed: &[ExecutedCall]) {
     }
 }
 
-/// Returns the well-known names of the built-in tools that mean nothing in the catalog.
+/// Returns the well-known names of the built-in tools that mean nothing in the catalog: the names
+/// that mean such a tool, and the names of the same tool in other hosts.
 fn built_in_aliases(catalog: Option<&Catalog>) -> OperatorAliases {
     let names = catalog.map(|catalog| (NameTable::new(catalog), catalog));
     let is_free = |alias: &&str| {
@@ -235,7 +243,8 @@ fn built_in_aliases(catalog: Option<&Catalog>) -> OperatorAliases {
     let ecosystem = OperatorAliases::ecosystem();
     let mut pairs = Vec::new();
     for tool in BUILT_IN {
-        for alias in ecosystem.names_for(tool).filter(is_free) {
+        let names = ecosystem.names_for(tool).chain(ecosystem.targets(tool));
+        for alias in names.filter(is_free) {
             if !BUILT_IN.contains(&alias) {
                 pairs.push((alias.to_owned(), tool.to_owned()));
             }

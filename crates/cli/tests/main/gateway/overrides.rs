@@ -253,6 +253,51 @@ fn built_in_tools_have_their_well_known_names() {
             stderr(&output)
         );
     }
+    let change = |name: &str, arguments: &Value| {
+        let arguments = arguments.to_string();
+        let common = ["call", name, "--built-in", "--root", &root, "--yes"];
+        let output = picktools(&[&common[..], &["--allow-unsafe", "--args", &arguments]].concat())
+            .output()
+            .expect("it runs");
+        format!("{}{}", stdout(&output), stderr(&output))
+    };
+    let edit = json!({"file_path": "a.txt", "old_string": "a", "new_string": "b"});
+    #[cfg(unix)]
+    let command = json!({"command": "echo $((6 * 7))"});
+    for (names, arguments, expected) in [
+        (
+            &["search_files", "grep_search", "rg"][..],
+            json!({"pattern": "of"}),
+            "a.txt:1:content of a",
+        ),
+        (
+            &["find_files", "file_search"],
+            json!({"pattern": "*.txt"}),
+            "[\"a.txt\"",
+        ),
+        (&["chdir", "change_directory"], json!({"path": "."}), "."),
+        (
+            &["edit_file", "str_replace", "replace_in_file"],
+            edit,
+            "was not read yet",
+        ),
+        #[cfg(unix)]
+        (
+            &["execute_command", "shell", "run_in_terminal"],
+            command,
+            "42",
+        ),
+    ] {
+        for name in names {
+            let output = change(name, &arguments);
+            assert!(output.contains(expected), "{name}: {output}");
+        }
+    }
+    for name in ["write_file", "writeFile", "create_file", "write_to_file"] {
+        let path = format!("{name}.txt");
+        change(name, &json!({"file_path": path, "content": "x"}));
+        assert!(folder.path().join(&path).exists(), "{name}");
+    }
     let aliases = folder.path().join("aliases.json");
     let file = json!({"peruse": "read", "gone": "nobody"});
     fs::write(&aliases, file.to_string()).expect("a file");
