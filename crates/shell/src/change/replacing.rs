@@ -172,3 +172,64 @@ fn is_same(before: &Metadata, current: &Metadata) -> bool {
     }
     before.len() == current.len() && before.modified().ok() == current.modified().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cap_std::ambient_authority;
+    use cap_std::fs::Dir;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Writes `new` to the file `name` after `meanwhile` changed the folder.
+    fn replace_after(
+        name: &str,
+        before: Option<&Metadata>,
+        folder: &TempDir,
+        meanwhile: impl FnOnce(),
+    ) -> Result<(), FileFailure> {
+        let dir = Dir::open_ambient_dir(folder.path(), ambient_authority());
+        let target = WriteTarget {
+            folder: dir.expect("it is there"),
+            name: name.into(),
+            relative_path: name.into(),
+            path: folder.path().join(name),
+        };
+        let (temporary_name, file) = create_temporary(&target, before)?;
+        fill(file, b"new", before)?;
+        meanwhile();
+        publish(&target, &temporary_name, before)
+    }
+
+    #[test]
+    fn change_after_the_check_is_not_overwritten() {
+        let folder = TempDir::new().expect("it is writable");
+        let path = folder.path().join("a.txt");
+        let put = |content: &str| fs::write(&path, content).expect("it is writable");
+        let get = || fs::read_to_string(&path).unwrap_or_default();
+        let metadata = || fs::metadata(&path).expect("it is there");
+
+        let created = replace_after("a.txt", None, &folder, || put("other"));
+        assert!(created.is_err_and(|failure| failure.message.contains("changed meanwhile")));
+        assert_eq!(get(), "other");
+
+        let before = metadata();
+        let changed = replace_after("a.txt", Some(&before), &folder, || put("longer text"));
+        assert!(changed.is_err());
+        let before = metadata();
+        let removed = replace_after("a.txt", Some(&before), &folder, || {
+            fs::remove_file(&path).expect("it is there");
+        });
+        assert!(removed.is_err() && !path.exists());
+
+        put("old");
+        let before = metadata();
+        assert!(replace_after("a.txt", Some(&before), &folder, || ()).is_ok());
+        assert_eq!(get(), "new");
+        fs::remove_file(&path).expect("it is there");
+        assert!(replace_after("a.txt", None, &folder, || ()).is_ok());
+        assert_eq!(get(), "new");
+    }
+}

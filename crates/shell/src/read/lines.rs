@@ -53,6 +53,8 @@ pub(super) struct LineRange {
 pub(super) enum StopReason {
     /// The end of the file.
     End,
+    /// The file has fewer lines than the first one that was wanted.
+    Beyond { lines: usize },
     /// The limit of the call.
     Limit { next: usize },
     /// The token budget.
@@ -99,7 +101,7 @@ pub(super) fn append(
         content.push_str(&numbered);
     }
     if number < offset && offset > 1 {
-        content.push_str(&format!("[the file has {number} lines]\n"));
+        return Ok(StopReason::Beyond { lines: number });
     }
     Ok(StopReason::End)
 }

@@ -197,6 +197,10 @@ impl ReadOutput {
         }
         let note = match stop_reason {
             StopReason::End => return Ok(()),
+            StopReason::Beyond { lines } => {
+                self.note(&format!("[the file has {lines} lines]"));
+                return Ok(());
+            }
             StopReason::Limit { next } => {
                 format!("[more lines follow; go on with offset={next}]")
             }

@@ -160,9 +160,13 @@ fn compile(arguments: &Value) -> Result<RegexMatcher, FileFailure> {
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES);
     builder.build(pattern).map_err(|error| {
+        // The last line has the cause; the lines above repeat the pattern.
+        let message = error.to_string();
+        let last = message.lines().last().unwrap_or_default();
+        let cause = last.strip_prefix("error: ").unwrap_or(last);
         FileFailure::new(
             ErrorType::Validation,
-            format!("the pattern is invalid: {error}"),
+            format!("the pattern is invalid: {cause}"),
             "Escape characters with a meaning in regular expressions, such as \\( and \\[.",
         )
     })

@@ -108,6 +108,22 @@ async fn unread_or_changed_file_is_not_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_of_which_nothing_was_shown_is_not_changed() {
+    let space = Workspace::new();
+    space.put("a.txt", "one\n");
+    let beyond = json!({"file_paths": ["a.txt"], "offset": 2});
+    assert_succeeds(&space.call("read", beyond).await);
+    assert_succeeds(&space.call("grep", json!({"pattern": "one"})).await);
+    let write = json!({"file_path": "a.txt", "content": "x"});
+    let executed = space.call("write", write.clone()).await;
+    assert_fails(&executed, ErrorType::Validation, "was not read yet");
+    // An empty file is shown completely.
+    space.put("a.txt", "");
+    assert_succeeds(&space.read("a.txt").await);
+    assert_succeeds(&space.call("write", write).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edit_replaces_exactly_one_text() {
     let space = Workspace::new();
     space.put("a.txt", "one\r\ntwo\r\none\r\nlast");

@@ -134,7 +134,11 @@ async fn glob_lists_files_in_order() {
 async fn invalid_searches_say_what_is_wrong() {
     let space = project();
     for (tool, arguments, message) in [
-        ("grep", json!({"pattern": "a("}), "the pattern is invalid"),
+        (
+            "grep",
+            json!({"pattern": "a("}),
+            "the pattern is invalid: unclosed group",
+        ),
         ("grep", json!({"pattern": "a\nb"}), "the pattern is invalid"),
         (
             "grep",
@@ -150,6 +154,7 @@ async fn invalid_searches_say_what_is_wrong() {
     ] {
         let executed = space.call(tool, arguments).await;
         assert_fails(&executed, ErrorType::Validation, message);
+        assert_eq!(executed.result.error().lines().count(), 1);
     }
     for tool in ["grep", "glob"] {
         let missing = space
