@@ -4,6 +4,8 @@
 //! [`read_log`] accepts lines `request TAB tool`, transcripts of any provider, and audit records.
 //! It does not mask the requests; [`Examples::learn`](picktools::examples::Examples::learn) does.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -59,7 +61,49 @@ pub struct LearnedRequest {
 #[derive(Deserialize)]
 struct LoggedRequest {
     request: String,
-    called: Vec<String>,
+    called: Vec<LoggedCall>,
+}
+
+/// A called tool of an audit record.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LoggedCall {
+    /// The name of a tool that served the request.
+    Name(String),
+    /// A call with its outcome.
+    Call {
+        #[serde(alias = "tool")]
+        name: String,
+        /// [`DONE`], or the reason of the failure.
+        outcome: Option<String>,
+        success: Option<bool>,
+    },
+}
+
+/// The outcome of a call that did not fail.
+const DONE: &str = "done";
+
+impl LoggedRequest {
+    /// Returns the tools of which a call did not fail.
+    fn served(&self) -> Vec<String> {
+        let mut served = Vec::new();
+        for call in &self.called {
+            match call {
+                LoggedCall::Name(name) => served.push(name.clone()),
+                LoggedCall::Call {
+                    name,
+                    outcome,
+                    success,
+                } => {
+                    let is_done = outcome.as_ref().is_none_or(|outcome| outcome == DONE);
+                    if is_done && *success != Some(false) {
+                        served.push(name.clone());
+                    }
+                }
+            }
+        }
+        served
+    }
 }
 
 /// Reads a log: one JSON value, or lines of which each is one of
@@ -67,9 +111,13 @@ struct LoggedRequest {
 /// - `request TAB tool`,
 /// - a transcript, an array of messages or an object with such an array: each message of the user
 ///   is a request, with the tools that were called before the next one,
-/// - an audit record, `{"request": TEXT, "called": [NAME, …]}` with any other members.
+/// - a record, `{"request": TEXT, "called": [NAME, …]}` with any other members. A call may also be an
+///   object with `name` and `outcome`, which is `done` unless the call failed,
+/// - records of the gateway's audit log: each selection is a request, with the calls of its session
+///   that succeeded before the next selection.
 ///
-/// Requests without a call are left out. A request that does not itself say what it asks for has no
+/// A tool does not serve a request if all of its calls failed. Requests without a served call are
+/// left out. A request that does not itself say what it asks for has no
 /// [`content`](LearnedRequest::has_content). Errors name `origin` as the log.
 ///
 /// ```
@@ -87,6 +135,7 @@ pub fn read_log(bytes: &[u8], origin: &str) -> Result<Vec<LearnedRequest>, Learn
     let mut log = Log {
         origin,
         requests: Vec::new(),
+        sessions: BTreeMap::new(),
     };
     // A transcript may be one value over many lines.
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
@@ -96,6 +145,7 @@ pub fn read_log(bytes: &[u8], origin: &str) -> Result<Vec<LearnedRequest>, Learn
     for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
         log.read_line(line.trim_ascii(), index + 1)?;
     }
+    log.end_sessions()?;
     Ok(log.requests)
 }
 
@@ -103,6 +153,8 @@ pub fn read_log(bytes: &[u8], origin: &str) -> Result<Vec<LearnedRequest>, Learn
 struct Log<'a> {
     origin: &'a str,
     requests: Vec<LearnedRequest>,
+    /// The last request of each session of an audit log, with the tools that served it.
+    sessions: BTreeMap<String, (Query, Vec<String>)>,
 }
 
 impl Log<'_> {
@@ -129,21 +181,32 @@ impl Log<'_> {
     fn read_value(&mut self, value: &Value, line: usize) -> Result<(), LearnError> {
         if let Some(turns) = turns(value) {
             for (index, turn) in turns.iter().enumerate() {
+                let mut served = turn.called.clone();
+                served.retain(|name| !turn.failed.contains(name));
                 // Calls before the first message of the user answer no request.
-                if turn.request.is_empty() || turn.called.is_empty() {
+                if turn.request.is_empty() || served.is_empty() {
                     continue;
                 }
                 let first = index.saturating_sub(MAX_EARLIER_MESSAGES);
                 if let Some(query) = query_from_turns(&turns[first..=index]) {
-                    self.add(&query, &turn.request, &turn.called, line)?;
+                    self.add(&query, &turn.request, &served, line)?;
                 }
             }
             return Ok(());
         }
-        let error = match LoggedRequest::deserialize(value) {
-            Ok(LoggedRequest { request, called }) => {
-                return self.add_record(&request, &called, line);
+        if let Some(kind) = value.get("kind").and_then(Value::as_str) {
+            match kind {
+                "selection" => return self.read_selection(value, line),
+                "call" => {
+                    self.read_call(value);
+                    return Ok(());
+                }
+                "approval" | "policy" => return Ok(()),
+                _ => {}
             }
+        }
+        let error = match LoggedRequest::deserialize(value) {
+            Ok(record) => return self.add_record(&record.request, &record.served(), line),
             Err(error) => error,
         };
         match value.as_array() {
@@ -155,12 +218,48 @@ impl Log<'_> {
         }
     }
 
+    /// Reads a selection of an audit log, which begins a request of its session.
+    fn read_selection(&mut self, value: &Value, line: usize) -> Result<(), LearnError> {
+        let Some(session) = value.get("session").and_then(Value::as_str) else {
+            return Ok(());
+        };
+        let query = value.get("query").map(Query::deserialize);
+        let previous = match query {
+            Some(Ok(query)) => self
+                .sessions
+                .insert(session.to_owned(), (query, Vec::new())),
+            // The request cannot be read, and later calls do not belong to the previous one.
+            _ => self.sessions.remove(session),
+        };
+        match previous {
+            Some((query, called)) => self.add(&query, query.text(), &called, line),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a call of an audit log to the request of its session, unless it failed.
+    fn read_call(&mut self, value: &Value) {
+        let member = |name: &str| value.get(name).and_then(Value::as_str);
+        if let (Some(session), Some(tool), Some(DONE)) =
+            (member("session"), member("tool"), member("outcome"))
+            && let Some((_, called)) = self.sessions.get_mut(session)
+        {
+            called.push(tool.to_owned());
+        }
+    }
+
+    /// Adds the last request of each session.
+    fn end_sessions(&mut self) -> Result<(), LearnError> {
+        for (query, called) in std::mem::take(&mut self.sessions).into_values() {
+            self.add(&query, query.text(), &called, 1)?;
+        }
+        Ok(())
+    }
+
     fn read_records(&mut self, records: &[Value], line: usize) -> Result<(), LearnError> {
         for (index, record) in records.iter().enumerate() {
             match LoggedRequest::deserialize(record) {
-                Ok(LoggedRequest { request, called }) => {
-                    self.add_record(&request, &called, line)?;
-                }
+                Ok(record) => self.add_record(&record.request, &record.served(), line)?,
                 Err(error) => {
                     let message = format!("entry {}: {}", index + 1, json::message(&error));
                     return Err(self.error(line, message));
@@ -279,6 +378,62 @@ mod tests {
             pairs(&[("rain?", "a b")])
         );
         assert_eq!(read_pairs(""), []);
+    }
+
+    #[test]
+    fn failed_calls_do_not_serve() {
+        let transcript = json!([
+            {"role": "user", "content": "weather in Oslo?"},
+            {"role": "assistant", "tool_calls": [
+                {"id": "1", "function": {"name": "get_tide"}}, {"id": "2", "function": {"name": "get_forecast"}}
+            ]},
+            {"role": "tool", "tool_call_id": "1", "content": "Error: no harbour"},
+            {"role": "tool", "tool_call_id": "2", "content": "Sunny"},
+            {"role": "user", "content": "mail it to Bob"},
+            {"role": "assistant", "tool_calls": [{"id": "3", "function": {"name": "send_fax"}}]},
+            {"role": "tool", "tool_call_id": "3", "content": "{\"success\": false}"},
+        ]);
+        let record = json!({"request": "rain?", "called": [
+            "a", {"name": "b", "outcome": "failed"}, {"tool": "c", "outcome": "done"},
+            {"name": "d", "success": false}, {"name": "e", "success": true}
+        ]});
+        let log = format!("{transcript}\n{record}\n");
+        assert_eq!(
+            read_pairs(&log),
+            pairs(&[("weather in Oslo?", "get_forecast"), ("rain?", "a c e")])
+        );
+    }
+
+    #[test]
+    fn audit_log_gives_the_calls_that_succeeded() {
+        let select = |session: &str, text: &str| {
+            json!({"kind": "selection", "via": "search", "key": "k", "role": "r",
+            "session": session, "query": Query::new(text)})
+        };
+        let call = |session: &str, tool: &str, outcome: &str| {
+            json!({"kind": "call", "key": "k", "session": session,
+            "tool": tool, "outcome": outcome})
+        };
+        let records = [
+            json!({"kind": "policy", "changed": ["start"]}),
+            select("1", "weather in Oslo?"),
+            select("2", "mail it to Bob"),
+            call("1", "get_tide", "failed"),
+            call("2", "send_mail", "done"),
+            call("1", "get_forecast", "done"),
+            select("1", "print it"),
+            call("1", "print", "denied"),
+            json!({"kind": "selection", "session": "2"}),
+            call("2", "lost", "done"),
+        ];
+        let log: Vec<String> = records.iter().map(Value::to_string).collect();
+        assert_eq!(
+            read_pairs(&log.join("\n")),
+            pairs(&[
+                ("weather in Oslo?", "get_forecast"),
+                ("mail it to Bob", "send_mail")
+            ])
+        );
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod naming;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+mod outcomes;
 mod pieces;
 mod restore;
 mod results;

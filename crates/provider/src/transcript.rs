@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use super::format::Format;
+use super::outcomes::CallOutcomes;
 use super::view;
 use picktools::query::{Author, MAX_EARLIER_MESSAGES, MAX_QUERY_BYTES, Message, Query, add_called};
 
@@ -106,6 +107,8 @@ pub struct Turn {
     pub request: String,
     /// The names of the called tools, each once, in order; at most 64.
     pub called: Vec<String>,
+    /// The names in `called` of which every call failed, according to the results.
+    pub failed: Vec<String>,
     /// The texts of the assistant up to the next request, each on lines of its own.
     pub answer: String,
 }
@@ -147,10 +150,16 @@ pub fn query_from_turns(turns: &[Turn]) -> Option<Query> {
 /// ```
 pub fn turns(value: &Value) -> Option<Vec<Turn>> {
     let mut turns: Vec<Turn> = Vec::new();
-    for item in items(value)?.into_iter().rev() {
+    let mut outcomes = CallOutcomes::default();
+    for (message, item) in items(value)?.into_iter().rev() {
+        outcomes.add_results(message);
         let (names, answer) = match item {
             Item::User(message) => {
                 if let Some(request) = message_text(message) {
+                    let failed = outcomes.take_failed();
+                    if let Some(turn) = turns.last_mut() {
+                        turn.failed = failed;
+                    }
                     turns.push(Turn {
                         request,
                         ..Turn::default()
@@ -162,6 +171,7 @@ pub fn turns(value: &Value) -> Option<Vec<Turn>> {
             Item::Call(name) => (vec![name], None),
             Item::Other => continue,
         };
+        outcomes.add_calls(message);
         if turns.is_empty() && (!names.is_empty() || answer.is_some()) {
             turns.push(Turn::default());
         }
@@ -182,12 +192,15 @@ pub fn turns(value: &Value) -> Option<Vec<Turn>> {
             }
         }
     }
+    if let Some(turn) = turns.last_mut() {
+        turn.failed = outcomes.take_failed();
+    }
     Some(turns)
 }
 
 /// Returns the items of a transcript that are read, last one first; `None` if the value is not a
 /// transcript.
-fn items(value: &Value) -> Option<Vec<Item<'_>>> {
+fn items(value: &Value) -> Option<Vec<(&Map<String, Value>, Item<'_>)>> {
     let (items, is_transcript) = match value {
         Value::Array(items) => (items, false),
         Value::Object(object) => {
@@ -203,8 +216,11 @@ fn items(value: &Value) -> Option<Vec<Item<'_>>> {
         .iter()
         .rev()
         .take(MAX_MESSAGES)
-        .map(Item::from_value)
-        .collect::<Option<Vec<Item<'_>>>>()?;
+        .map(|item| {
+            let message = item.as_object()?;
+            Some((message, Item::from_object(message)?))
+        })
+        .collect::<Option<Vec<_>>>()?;
     (!items.is_empty() || is_transcript).then_some(items)
 }
 
@@ -213,7 +229,7 @@ impl Transcript {
     fn parse(value: &Value) -> Option<Self> {
         let mut transcript = Self::default();
         let mut request = None;
-        for item in items(value)? {
+        for (_, item) in items(value)? {
             let (author, message) = match item {
                 Item::User(message) => (Author::User, message),
                 Item::Assistant(message) => {
@@ -255,8 +271,7 @@ impl Transcript {
 
 impl<'a> Item<'a> {
     /// Parses an item; `None` if it does not belong to a transcript.
-    fn from_value(item: &'a Value) -> Option<Self> {
-        let message = item.as_object()?;
+    fn from_object(message: &'a Map<String, Value>) -> Option<Self> {
         let Some(role) = message.get("role") else {
             return formats().find_map(|format| format.item(message));
         };
