@@ -52,10 +52,12 @@ impl EntryFault {
     }
 }
 
-/// Reads one entry. Returns the tool if it has at least a name, and every fault.
+/// Reads one entry. Returns the tool if it has at least a name, and every fault. A tool without a
+/// schema gets the mode `allow_no_schema`, unless it has such a field itself.
 pub(super) fn read_entry(
     mut value: Value,
     default_source: Option<&str>,
+    allow_no_schema: Option<NoSchemaMode>,
 ) -> (Option<Tool>, Vec<EntryFault>) {
     let Some(object) = value.as_object() else {
         let fault = EntryFault::new(
@@ -82,7 +84,8 @@ pub(super) fn read_entry(
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
     tool.id = fields.string("id").unwrap_or_else(|| tool.qualified_name());
     // OpenAI's reference: omitting `parameters` defines a function with an empty parameter list.
-    let has_no_parameters = is_openai(object) && !fields.mentions_no_schema();
+    let mentions_no_schema = fields.mentions_no_schema();
+    let has_no_parameters = is_openai(object) && !mentions_no_schema;
     let schemas =
         ["parameters", "provider_schema", "output_schema"].map(|field| fields.find(field));
     let mut faults = fields.faults;
@@ -93,6 +96,9 @@ pub(super) fn read_entry(
     });
     tool.parameters = parameters.or_else(|| has_no_parameters.then(|| Value::Object(Map::new())));
     (tool.provider_schema, tool.output_schema) = (provider_schema, output_schema);
+    if tool.parameters.is_none() && !mentions_no_schema {
+        tool.no_schema_mode = allow_no_schema;
+    }
     faults.extend(check(&tool));
     (Some(tool), faults)
 }
@@ -121,7 +127,7 @@ pub(super) fn read_native(Json { value, repeated }: Json) -> Result<Tool, Vec<En
     if !faults.is_empty() {
         return Err(faults);
     }
-    match read_entry(value, None) {
+    match read_entry(value, None, None) {
         (Some(tool), faults) if faults.iter().all(|fault| fault.kind.is_notice()) => Ok(tool),
         (_, faults) => Err(faults),
     }
@@ -151,7 +157,8 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
             "",
             "`parameters` is missing",
             "give the JSON Schema of the arguments (`{}` for none), or set allow_no_schema with a \
-             no_schema_mode of read-only, human-approval or full",
+             no_schema_mode of read-only, human-approval or full; `--allow-no-schema MODE` (in \
+             Python allow_no_schema=MODE) allows it for the complete catalog",
         ));
     }
     for (field, schema) in [

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::aliases::{OperatorAliases, is_reserved};
 use super::changes::{ChangeError, Changes};
-use super::definition::{Alias, Tool};
+use super::definition::{Alias, NoSchemaMode, Tool};
 use super::entry::EntryFault;
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::files::CatalogFile;
@@ -72,6 +72,9 @@ pub struct CatalogOptions {
     /// The treatment of entries that are not valid tools. Operations of OpenAPI documents and tools
     /// of MCP servers are always left out.
     pub invalid_entries: InvalidEntries,
+    /// The mode of tools that have no schema and do not say that they need none. `None`: such a tool
+    /// is not valid.
+    pub allow_no_schema: Option<NoSchemaMode>,
     /// Untrusted sources. They include sources with confusable names. Their tools become
     /// [`Tool::untrusted`].
     pub untrusted_sources: BTreeSet<String>,
@@ -224,6 +227,9 @@ impl CatalogOptions {
                     tool.id = tool.qualified_name();
                 }
             }
+            if tool.parameters.is_none() {
+                tool.no_schema_mode = tool.no_schema_mode.or(self.allow_no_schema);
+            }
             tools.push((Position::Entry(first + index + 1), tool));
         }
         let faults: Vec<CatalogFault> = tools
@@ -326,7 +332,7 @@ impl CatalogOptions {
         // long as reading them.
         let read_entries: Vec<ReadEntry> = entries
             .into_par_iter()
-            .map(|entry| ReadEntry::new(entry, source))
+            .map(|entry| ReadEntry::new(entry, source, self.allow_no_schema))
             .collect();
         all.tools.reserve(read_entries.len());
         for entry in read_entries {
@@ -556,7 +562,11 @@ struct ReadEntry {
 impl ReadEntry {
     /// Reads the tool of an entry. The default source takes precedence over the title of an
     /// OpenAPI document, but not over the source of a list.
-    fn new(entry: Entry, default_source: Option<&str>) -> Self {
+    fn new(
+        entry: Entry,
+        default_source: Option<&str>,
+        allow_no_schema: Option<NoSchemaMode>,
+    ) -> Self {
         let Entry {
             position,
             value,
@@ -572,7 +582,7 @@ impl ReadEntry {
         };
         let is_readable = value.is_ok();
         let (tool, mut faults) = match value {
-            Ok(value) => entry::read_entry(value, source),
+            Ok(value) => entry::read_entry(value, source, allow_no_schema),
             Err(fault) => (None, vec![fault]),
         };
         faults.extend(repeated.iter().map(entry::duplicate_key));

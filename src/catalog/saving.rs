@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use super::aliases::OperatorAliases;
+use super::definition::NoSchemaMode;
 use super::definitions::{DEFINITIONS, Definitions, ENDS};
 use super::error::CatalogFault;
 use super::grouping::Grouping;
@@ -28,6 +29,8 @@ const SETTINGS: &str = "catalog.settings";
 #[serde(deny_unknown_fields)]
 struct SavedOptions {
     conflicts: Conflicts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allow_no_schema: Option<NoSchemaMode>,
     untrusted_sources: BTreeSet<String>,
     allow_claimed_aliases: bool,
     aliases: Option<OperatorAliases>,
@@ -86,6 +89,7 @@ impl Catalog {
         )?;
         let SavedOptions {
             conflicts,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
             aliases,
@@ -94,6 +98,7 @@ impl Catalog {
         } = file.json(SETTINGS)?;
         let options = CatalogOptions {
             conflicts,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
             aliases,
@@ -149,6 +154,7 @@ impl Catalog {
         self.grouping().save(writer)?;
         let CatalogOptions {
             conflicts,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
             aliases,
@@ -158,6 +164,7 @@ impl Catalog {
         let notices = self.notices.clone();
         let settings = SavedOptions {
             conflicts,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
             aliases,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use picktools::catalog::{
     CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel,
 };
-use picktools::{Catalog, Tool};
+use picktools::{Catalog, CatalogOptions, Tool};
 use serde_json::{Value, json};
 
 use crate::support::{catalog, fixture, set, tool};
@@ -425,6 +425,56 @@ fn empty_schema_is_valid_and_missing_schema_is_a_fault() {
             fault.contains("allow_no_schema"),
             "the remedy names the way out: {fault}"
         );
+    }
+}
+
+#[test]
+fn catalog_option_allows_tools_without_schema() {
+    let options = CatalogOptions {
+        allow_no_schema: Some(NoSchemaMode::HumanApproval),
+        ..CatalogOptions::default()
+    };
+    let read = |entries: &Value| options.read(entries.to_string().as_bytes(), "here");
+    let entries = json!([
+        {"name": "bare", "description": "Has a name and a description"},
+        {"name": "null", "parameters": null},
+        {"name": "own-mode", "allow_no_schema": true, "no_schema_mode": "read-only"},
+        {"name": "with-schema", "parameters": {}},
+        {"type": "function", "function": {"name": "openai"}},
+    ]);
+    let catalog = read(&entries).expect("every entry is valid");
+    let modes: Vec<_> = catalog
+        .tools()
+        .iter()
+        .map(|tool| (tool.name.as_str(), tool.no_schema_mode))
+        .collect();
+    let expected = [
+        ("bare", Some(NoSchemaMode::HumanApproval)),
+        ("null", Some(NoSchemaMode::HumanApproval)),
+        ("own-mode", Some(NoSchemaMode::ReadOnly)),
+        ("with-schema", None),
+        ("openai", None),
+    ];
+    assert_eq!(modes, expected);
+    // A tool that refuses it itself, and a schema that is not valid, stay faults.
+    for entry in [
+        json!({"name": "a", "allow_no_schema": false}),
+        json!({"name": "a", "parameters": "none"}),
+    ] {
+        assert_eq!(faults(read(&json!([entry]))).len(), 1, "{entry}");
+    }
+    let mut tool = Tool::without_arguments("in_memory", "");
+    tool.parameters = None;
+    let more = catalog
+        .with_tools([tool])
+        .expect("the option applies to later tools");
+    assert_eq!(
+        more.tools()[5].no_schema_mode,
+        Some(NoSchemaMode::HumanApproval)
+    );
+    let fault = one_fault(json!({"name": "a", "description": "b"}));
+    for name in ["`--allow-no-schema MODE`", "allow_no_schema=MODE"] {
+        assert!(fault.contains(name), "{fault}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use picktools::catalog::{CatalogError, CatalogFile, Conflicts, OperatorAliases};
+use picktools::catalog::{CatalogError, CatalogFile, Conflicts, NoSchemaMode, OperatorAliases};
 use picktools::{CatalogOptions, Tool as Definition};
 use picktools_check::CheckReport;
 use picktools_import::openapi;
@@ -29,6 +29,7 @@ struct CatalogArguments<'a, 'py> {
     untrusted_sources: Option<&'a Bound<'py, PyAny>>,
     aliases: Option<&'a Bound<'py, PyAny>>,
     conflicts: Option<&'a Bound<'py, PyAny>>,
+    allow_no_schema: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl CatalogArguments<'_, '_> {
@@ -64,8 +65,10 @@ impl CatalogArguments<'_, '_> {
             .untrusted_sources
             .map(|argument| convert::strings(argument, "untrusted_sources"))
             .transpose()?;
+        let allow_no_schema = self.allow_no_schema.map(no_schema_mode).transpose()?;
         Ok(CatalogOptions {
             conflicts,
+            allow_no_schema,
             untrusted_sources: untrusted.unwrap_or_default().into_iter().collect(),
             aliases: aliases.transpose()?,
             default_source: self
@@ -76,6 +79,15 @@ impl CatalogArguments<'_, '_> {
             ..CatalogOptions::default()
         })
     }
+}
+
+/// Reads the mode of tools without a schema.
+fn no_schema_mode(argument: &Bound<'_, PyAny>) -> PyResult<NoSchemaMode> {
+    let name = convert::string(argument, "allow_no_schema")?;
+    serde_json::from_value(Value::from(name.as_str())).map_err(|_| {
+        let message = format!("{name:?} is none of \"read-only\", \"human-approval\" and \"full\"");
+        errors::argument(argument.py(), "allow_no_schema", message)
+    })
 }
 
 /// Reads a catalog while the interpreter's lock is released.
@@ -135,7 +147,7 @@ impl Catalog {
     #[staticmethod]
     #[pyo3(signature = (
         *paths, source = None, untrusted_sources = None,
-        aliases = None, conflicts = None
+        aliases = None, conflicts = None, allow_no_schema = None
     ))]
     fn open(
         py: Python<'_>,
@@ -144,16 +156,19 @@ impl Catalog {
         untrusted_sources: Option<&Bound<'_, PyAny>>,
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
+        allow_no_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let is_plain = source.is_none()
             && untrusted_sources.is_none()
             && aliases.is_none()
-            && conflicts.is_none();
+            && conflicts.is_none()
+            && allow_no_schema.is_none();
         let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
             conflicts,
+            allow_no_schema,
         }
         .options(py, Conflicts::Strict)?;
         let paths = paths
@@ -190,7 +205,7 @@ impl Catalog {
     #[staticmethod]
     #[pyo3(signature = (
         tools, *, source = None, untrusted_sources = None,
-        aliases = None, conflicts = None
+        aliases = None, conflicts = None, allow_no_schema = None
     ))]
     fn from_tools(
         tools: &Bound<'_, PyAny>,
@@ -198,12 +213,14 @@ impl Catalog {
         untrusted_sources: Option<&Bound<'_, PyAny>>,
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
+        allow_no_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
             conflicts,
+            allow_no_schema,
         }
         .options(tools.py(), Conflicts::Strict)?;
         let bytes = tools_to_json(tools, "tools")?;
@@ -217,7 +234,7 @@ impl Catalog {
     #[staticmethod]
     #[pyo3(signature = (
         tools, *, source = None, untrusted_sources = None,
-        aliases = None, conflicts = None
+        aliases = None, conflicts = None, allow_no_schema = None
     ))]
     fn from_mcp(
         tools: &Bound<'_, PyAny>,
@@ -225,12 +242,14 @@ impl Catalog {
         untrusted_sources: Option<&Bound<'_, PyAny>>,
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
+        allow_no_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
             conflicts,
+            allow_no_schema,
         }
         .options(tools.py(), Conflicts::Warn)?;
         let tool_list = match tools.getattr("tools") {
@@ -267,6 +286,7 @@ impl Catalog {
             untrusted_sources,
             aliases,
             conflicts,
+            allow_no_schema: None,
         }
         .options(py, Conflicts::Strict)?;
         if document.cast::<PyMapping>().is_ok() {

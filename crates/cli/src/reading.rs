@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::live::{self, LiveArgs};
 use super::origin::Origin;
 use super::{heading, output};
-use picktools::catalog::{CatalogFile, Conflicts, InvalidEntries, OperatorAliases};
+use picktools::catalog::{CatalogFile, Conflicts, InvalidEntries, NoSchemaMode, OperatorAliases};
 use picktools::{Catalog, CatalogOptions};
 use picktools_import::mcp::Server;
 use picktools_mcp::Limits;
@@ -57,6 +57,12 @@ pub(super) struct ReadingArgs {
     /// Otherwise the entry is left out with a warning, and the other tools are used.
     #[arg(long)]
     strict_catalog: bool,
+    /// Accept tools without a schema of their arguments, in this mode.
+    ///
+    /// The mode says how such a tool may be called: its calls cannot be validated. It does not apply
+    /// to a tool that sets `allow_no_schema` itself. By default a tool without a schema is not valid.
+    #[arg(long, value_enum, value_name = "MODE")]
+    allow_no_schema: Option<NoSchemaArg>,
     /// Treat this source as untrusted; may be repeated.
     ///
     /// Sources are trusted by default. A source with a confusable name, such as one with a Cyrillic
@@ -85,6 +91,28 @@ pub(super) struct ReadingArgs {
 enum ConflictsArg {
     Strict,
     Warn,
+}
+
+/// How tools without a schema may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum NoSchemaArg {
+    /// Only tools that are known to be read-only.
+    ReadOnly,
+    /// Every call waits for the approval of a person.
+    HumanApproval,
+    /// Any call.
+    Full,
+}
+
+impl NoSchemaArg {
+    fn mode(self) -> NoSchemaMode {
+        match self {
+            Self::ReadOnly => NoSchemaMode::ReadOnly,
+            Self::HumanApproval => NoSchemaMode::HumanApproval,
+            Self::Full => NoSchemaMode::Full,
+        }
+    }
 }
 
 impl CatalogArgs {
@@ -126,11 +154,11 @@ impl CatalogArgs {
 
 impl ReadingArgs {
     /// The command-line options of this struct, for messages.
-    pub(super) const NAMES: &str =
-        "--aliases, --conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
+    pub(super) const NAMES: &str = "--aliases, --conflicts, --strict-catalog, --allow-no-schema, --untrusted-source and \
+         --allow-claimed-aliases";
     /// The command-line options of this struct without --aliases, for messages.
-    pub(super) const NAMES_WITHOUT_ALIASES: &str =
-        "--conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
+    pub(super) const NAMES_WITHOUT_ALIASES: &str = "--conflicts, --strict-catalog, --allow-no-schema, --untrusted-source and \
+         --allow-claimed-aliases";
 
     /// Returns the alias argument, for a command that applies it to more tools than those of its
     /// catalog. The catalog is then read without these aliases.
@@ -216,6 +244,7 @@ impl ReadingArgs {
             aliases,
             conflicts,
             strict_catalog,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
         } = note;
@@ -223,6 +252,7 @@ impl ReadingArgs {
             aliases,
             conflicts,
             strict_catalog,
+            allow_no_schema,
             untrusted_sources,
             allow_claimed_aliases,
             live: self.live.clone(),
@@ -241,6 +271,7 @@ impl ReadingArgs {
             }),
             conflicts: self.conflicts,
             strict_catalog: self.strict_catalog,
+            allow_no_schema: self.allow_no_schema,
             untrusted_sources: self.untrusted_sources.clone(),
             allow_claimed_aliases: self.allow_claimed_aliases,
         }
@@ -315,6 +346,7 @@ impl ReadingArgs {
             } else {
                 InvalidEntries::LeaveOut
             },
+            allow_no_schema: self.allow_no_schema.map(NoSchemaArg::mode),
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
             aliases,
@@ -332,6 +364,8 @@ pub(super) struct RecordedReading {
     conflicts: Option<ConflictsArg>,
     #[serde(default)]
     strict_catalog: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allow_no_schema: Option<NoSchemaArg>,
     untrusted_sources: Vec<String>,
     allow_claimed_aliases: bool,
 }
@@ -355,6 +389,9 @@ impl fmt::Display for RecordedReading {
         }
         if self.strict_catalog {
             options.push("--strict-catalog".to_owned());
+        }
+        if let Some(mode) = self.allow_no_schema {
+            options.push(format!("--allow-no-schema {}", mode.mode().name()));
         }
         for source in &self.untrusted_sources {
             options.push(format!("--untrusted-source {source:?}"));

@@ -153,3 +153,47 @@ fn standard_input_for_two_arguments_is_refused() {
         stderr(&output)
     );
 }
+
+#[test]
+fn catalog_without_schemas_is_accepted_in_a_mode() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tools.json");
+    let tools = r#"[{"name": "find_flight", "description": "Finds flights"},
+                    {"name": "book_room", "description": "Books a room"}]"#;
+    std::fs::write(&path, tools).expect("the folder is there");
+    let path = path.to_str().expect("the path is UTF-8");
+    let error = refusal(&["pick", "find a flight", "--catalog", path]);
+    assert!(error.contains("`--allow-no-schema MODE`"), "{error}");
+    for mode in ["read-only", "human-approval", "full"] {
+        let pick = [
+            "pick",
+            "find a flight",
+            "--catalog",
+            path,
+            "--allow-no-schema",
+            mode,
+        ];
+        assert!(answer(&pick).contains("find_flight"), "{mode}");
+    }
+    let index = folder.path().join("index");
+    let index = index.to_str().expect("the path is UTF-8");
+    answer(&[
+        "index",
+        "--catalog",
+        path,
+        "--allow-no-schema",
+        "full",
+        "--out",
+        index,
+    ]);
+    assert!(answer(&["pick", "find a flight", "--index", index]).contains("find_flight"));
+    let other = [
+        "pick",
+        "find a flight",
+        "--index",
+        index,
+        "--allow-no-schema",
+        "read-only",
+    ];
+    assert!(refusal(&other).contains("--allow-no-schema full"));
+}
