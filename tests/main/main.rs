@@ -45,5 +45,7 @@ mod truth;
 mod values;
 // Negation in requests.
 mod negation;
+// The JSON-Schema-Test-Suite.
+mod json_schema_suite;
 // Helpers for these modules and for the tests of other crates.
 pub mod support;
