@@ -15,8 +15,9 @@ use self::words::RequestWords;
 use super::candidates::{Candidates, MAX_CONSIDERED};
 use super::parts::Subquery;
 use super::ranked::{CustomRanking, RequestRanking};
-use super::request::Request;
+use super::request::{DocumentKind, Request};
 use super::rerank::RerankOutcome;
+use super::skills;
 use crate::access::MAX_LISTED_INELIGIBLE;
 use crate::examples::ActiveExample;
 use crate::excerpt::one_line;
@@ -559,10 +560,15 @@ impl<'a> Explainer<'a> {
         let tool_words = self.request.index.original_words(tool);
         let definition = self.request.index.catalog.tool(tool);
         let mut evidence = Vec::with_capacity(matches.len());
-        for (query, contribution, fields) in matches {
+        for (query, contribution, mut fields) in matches {
             let is_in_best = query.sentences().any(|sentence| Some(sentence) == best);
             let matching_word =
                 tool_words.find(definition, (query.key, query.value), query.word, fields[0]);
+            if self.request.documents == DocumentKind::Skills {
+                for field in &mut fields {
+                    *field = skills::field_of_skill(*field);
+                }
+            }
             evidence.push(TermEvidence {
                 word: one_line(query.word, MAX_MEETS_CHARS),
                 value: query.value,

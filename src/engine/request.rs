@@ -15,9 +15,17 @@ use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
 
+/// The kind of entries that a catalog has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DocumentKind {
+    Tools,
+    Skills,
+}
+
 /// A request and its options, validated against one catalog.
 pub(super) struct Request<'a> {
     pub(super) index: &'a Index,
+    pub(super) documents: DocumentKind,
     /// The index of examples, if there are any.
     pub(super) examples: Option<&'a ExampleIndex>,
     pub(super) query: &'a Query,
@@ -67,6 +75,7 @@ impl<'a> Request<'a> {
         let (copies, rankable) = (BTreeMap::new(), None);
         let mut request = Self {
             index,
+            documents: DocumentKind::Tools,
             examples: None,
             query,
             options,

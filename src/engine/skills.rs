@@ -1,14 +1,14 @@
 //! Skills: they have an index of their own, are ranked like tools, and add their tools to the
 //! picks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::explain::Explainer;
 use super::ranked::RequestRanking;
 use super::report::Report;
-use super::request::Request;
+use super::request::{DocumentKind, Request};
 use super::set;
 use super::signals::{Embeddings, RetrievalOutput, retrieve};
 use crate::catalog::{Catalog, Tool};
@@ -19,8 +19,9 @@ use crate::options::{PickError, PickOptions, SelectionMode};
 use crate::ranking::ToolId;
 use crate::select::picks;
 use crate::selection::{IneligibleTool, NameOrigin, Pick, SkillPick, Stage};
+use crate::text::Field;
 
-/// An index of the skills whose tools the catalog has, by name and description.
+/// An index of the skills whose tools the catalog has, by name, description and instructions.
 #[derive(Debug)]
 pub(super) struct SkillIndex {
     /// The index of a catalog that has one entry per skill.
@@ -42,6 +43,11 @@ struct UsableSkill {
 
 /// The most tools that one pattern of a skill brings.
 const MAX_MATCHED: usize = 8;
+
+/// The most distinct words of a skill's instructions that are indexed.
+const MAX_INSTRUCTION_WORDS: usize = 256;
+/// The length, in bytes, after which no more words are indexed.
+const MAX_INSTRUCTION_BYTES: usize = 4 * 1024;
 
 /// A picked skill: its position in the index, and the reason.
 pub(super) struct PickedSkill {
@@ -77,9 +83,7 @@ impl SkillIndex {
             }
             reports.push(report);
         }
-        let documents = usable
-            .iter()
-            .map(|usable| Tool::without_arguments(&usable.skill.name, &usable.skill.description));
+        let documents = usable.iter().map(|usable| document(&usable.skill));
         let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
         Ok(Self {
             index: Index::build(catalog, config)?,
@@ -124,6 +128,7 @@ impl SkillIndex {
         };
         let mut skill_request = Request::new(&self.index, request.query, &options)?;
         skill_request.deadline = request.deadline;
+        skill_request.documents = DocumentKind::Skills;
         let mut skill_report = Report::new();
         let ranked = rank_with_tools(
             request,
@@ -212,6 +217,45 @@ impl SkillIndex {
         }
         skills
     }
+}
+
+/// Returns the indexed entry of a skill. The instructions take the place of the tags, which have
+/// the smallest weight and are not embedded.
+fn document(skill: &Skill) -> Tool {
+    Tool {
+        tags: vec![indexed_instructions(&skill.body)],
+        ..Tool::without_arguments(&skill.name, &skill.description)
+    }
+}
+
+/// Returns the field of a skill that the index holds as `field`.
+pub(super) fn field_of_skill(field: Field) -> Field {
+    match field {
+        Field::Tags => Field::Instructions,
+        other => other,
+    }
+}
+
+/// Returns the words of the instructions that are indexed: each once, those of headings first.
+/// Long instructions would otherwise outweigh the name and the description.
+fn indexed_instructions(body: &str) -> String {
+    let (headings, text): (Vec<&str>, Vec<&str>) =
+        body.lines().partition(|line| line.starts_with('#'));
+    let mut indexed_words: HashSet<String> = HashSet::new();
+    let mut indexed = String::new();
+    for line in headings.into_iter().chain(text) {
+        for word in line.split_whitespace() {
+            if indexed_words.len() == MAX_INSTRUCTION_WORDS || indexed.len() > MAX_INSTRUCTION_BYTES
+            {
+                return indexed;
+            }
+            if indexed_words.insert(word.to_lowercase()) {
+                indexed.push_str(word);
+                indexed.push(' ');
+            }
+        }
+    }
+    indexed
 }
 
 /// Ranks skills together with the tools, so that the best of a few skills is not taken for a good

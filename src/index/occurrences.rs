@@ -32,7 +32,7 @@ pub(super) fn repeats(field: Field, text: &str) -> u8 {
         }
         Field::Aliases => 4,
         Field::Title | Field::Description | Field::EnumValues | Field::ParameterNames => 2,
-        Field::Tags | Field::ParameterDescriptions => 1,
+        Field::Tags | Field::ParameterDescriptions | Field::Instructions => 1,
     }
 }
 

@@ -31,10 +31,12 @@ pub enum Field {
     ParameterDescriptions,
     /// Enumerated parameter values at any depth.
     EnumValues,
+    /// The instructions of a skill. Tools do not have this field.
+    Instructions,
 }
 
 impl Field {
-    /// All fields, in the order of reports.
+    /// All fields of tools, in the order of reports.
     pub const ALL: [Self; 8] = [
         Self::Name,
         Self::Title,
@@ -57,6 +59,7 @@ impl Field {
             Self::ParameterNames => "parameter names",
             Self::ParameterDescriptions => "parameter descriptions",
             Self::EnumValues => "parameter values",
+            Self::Instructions => "instructions",
         }
     }
 }

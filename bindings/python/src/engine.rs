@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     arguments: Py<PyDict>,
     /// The pairs of tools and requests that the engine has learned.
     learned: Vec<(String, String)>,
+    /// Messages about skill files that cannot be read, or were read with changes.
+    skill_errors: Vec<String>,
     is_tuned: bool,
     pid: u32,
 }
@@ -127,6 +129,7 @@ impl Engine {
             names: OnceLock::new(),
             arguments: self.arguments.clone_ref(py),
             learned,
+            skill_errors: self.skill_errors.clone(),
             is_tuned: self.is_tuned,
             pid: self.pid,
         }
@@ -298,9 +301,11 @@ impl Engine {
         if let Some(folder) = cache_dir {
             builder = builder.cache_dir(convert::path(folder, "cache_dir")?);
         }
+        let mut skill_errors = Vec::new();
         if let Some(folder) = skills {
             let folder = SkillFolder::open(convert::path(folder, "skills")?)
                 .map_err(|error| errors::argument(py, "skills", errors::join_causes(&error)))?;
+            skill_errors.extend(folder.errors.iter().map(ToString::to_string));
             builder = builder.skills(folder.skills);
         }
         if let Some(examples) = examples {
@@ -336,6 +341,7 @@ impl Engine {
             names: OnceLock::new(),
             arguments: arguments.unbind(),
             learned: Vec::new(),
+            skill_errors,
             is_tuned,
             pid: process::id(),
         })
@@ -351,6 +357,19 @@ impl Engine {
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         convert::to_python(py, &self.inner.stats())
+    }
+
+    /// Messages about skills that are not picked, because their files cannot be read or the catalog
+    /// does not have their tools, and about files that are not valid YAML.
+    #[getter]
+    fn skill_notices(&self) -> Vec<String> {
+        let mut notices = self.skill_errors.clone();
+        for report in self.inner.skill_reports() {
+            if !report.is_compatible() {
+                notices.push(report.to_string());
+            }
+        }
+        notices
     }
 
     /// Picks the tools that a request needs, at most `k` besides the tools in use.

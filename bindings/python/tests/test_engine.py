@@ -273,3 +273,31 @@ except KeyboardInterrupt:
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert result.stdout == "interrupted True\n", result.stderr
+
+
+def test_refused_skills_are_reported(tmp_path: pathlib.Path) -> None:
+    for name, description in {"story": "Writes: stories", "quoted": "'It's a tool: yes'"}.items():
+        (tmp_path / name).mkdir()
+        text = f"---\nname: {name}\ndescription: {description}\n---\nDo it.\n"
+        (tmp_path / name / "SKILL.md").write_text(text)
+    (tmp_path / "other").mkdir()
+    other = "---\nname: other\ndescription: Other.\nallowed-tools: no_such_tool\n---\nDo it.\n"
+    (tmp_path / "other" / "SKILL.md").write_text(other)
+    catalog = picktools.Catalog.from_tools([{"name": "a", "description": "b", "parameters": {}}])
+    engine = picktools.Engine(catalog, skills=tmp_path)
+    notices = engine.skill_notices
+    assert len(notices) == 3
+    assert any("story" in notice and "read as plain text" in notice for notice in notices)
+    assert any("quoted" in notice and "line 3" in notice for notice in notices)
+    assert any("no_such_tool" in notice for notice in notices)
+    assert engine.learn([("a", "b")]).skill_notices == notices
+    assert picktools.Engine(catalog).skill_notices == []
+
+
+def test_catalog_without_schemas_needs_a_mode() -> None:
+    tools = [{"name": "a", "description": "b"}]
+    with pytest.raises(picktools.CatalogError, match="allow_no_schema=MODE"):
+        picktools.Catalog.from_tools(tools)
+    assert len(picktools.Catalog.from_tools(tools, allow_no_schema="read-only")) == 1
+    with pytest.raises(picktools.ArgumentError, match="human-approval"):
+        picktools.Catalog.from_tools(tools, allow_no_schema="sometimes")

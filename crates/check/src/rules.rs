@@ -154,6 +154,9 @@ rules! {
         "A SKILL.md cannot be read or used", "correct the file";
     MISNAMED_SKILL = "misnamed-skill", Warning,
         "A skill's folder has another name", "give both the same name";
+    NON_YAML_SKILL = "non-yaml-skill", Warning,
+        "The front matter of a SKILL.md is not valid YAML, and was read line by line",
+        "write valid YAML, which every host reads";
     INCOMPATIBLE_SKILL = "incompatible-skill", Warning,
         "A skill needs a tool that the catalog does not have",
         "add an alias to the tool that it means";

@@ -13,10 +13,10 @@ impl CheckReport {
     #[must_use]
     pub fn with_skills(mut self, folder: &SkillFolder, catalog: Option<&Catalog>) -> Self {
         for error in &folder.errors {
-            let rule = if matches!(error, SkillError::Misnamed { .. }) {
-                &rules::MISNAMED_SKILL
-            } else {
-                &rules::INVALID_SKILL
+            let rule = match error {
+                SkillError::Misnamed { .. } => &rules::MISNAMED_SKILL,
+                SkillError::NotYaml { .. } => &rules::NON_YAML_SKILL,
+                _ => &rules::INVALID_SKILL,
             };
             let finding = skill_finding(rule, &Position::Skills, error.to_string());
             self.findings.push(finding);

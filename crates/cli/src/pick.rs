@@ -1,5 +1,6 @@
 //! `picktools pick`.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -467,7 +468,8 @@ fn usable_skills<'a>(
     reports: &[SkillReport],
     tools: &[Arc<Tool>],
 ) -> Vec<&'a Skill> {
-    let is_available = |id: &str| tools.iter().any(|tool| tool.id == id);
+    let available_ids: HashSet<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+    let is_available = |id: &str| available_ids.contains(id);
     let has_tools = |report: &SkillReport| {
         report.tools.iter().all(|needed| match &needed.meaning {
             ToolMeaning::Tool { tool, .. } => is_available(tool),
@@ -475,11 +477,13 @@ fn usable_skills<'a>(
             _ => false,
         })
     };
-    let is_usable = |skill: &&Skill| {
-        reports
-            .iter()
-            .any(|report| report.path == skill.path && has_tools(report))
-    };
+    let mut usable_paths = HashSet::new();
+    for report in reports {
+        if has_tools(report) {
+            usable_paths.insert(report.path.as_str());
+        }
+    }
+    let is_usable = |skill: &&Skill| usable_paths.contains(skill.path.as_str());
     skills.iter().filter(is_usable).collect()
 }
 

@@ -10,7 +10,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use picktools::skills::Skill;
 
-use crate::{SkillError, front_matter};
+use crate::{ParsedSkill, SkillError, front_matter};
 
 /// The name of a skill's file.
 const FILE_NAME: &str = "SKILL.md";
@@ -19,11 +19,13 @@ const SKIPPED_FOLDERS: [&str; 2] = [".git", "node_modules"];
 /// The largest depth of a file below the folder.
 const MAX_DEPTH: usize = 8;
 /// The largest number of visited files and folders.
-const MAX_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 400_000;
 /// The largest number of skills.
-const MAX_SKILLS: usize = 1_000;
+const MAX_SKILLS: usize = 20_000;
 /// The largest size of a file, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;
+/// The largest size of all files together, in bytes.
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 
 /// The result of the search below a folder of skills.
 #[derive(Debug)]
@@ -31,9 +33,9 @@ const MAX_BYTES: u64 = 256 * 1024;
 pub struct SkillFolder {
     /// The skills, in the order of their paths.
     pub skills: Vec<Skill>,
-    /// Files that cannot be read or are not valid, and skills whose folders have other names. The
-    /// specification forbids other names, but such skills work. An error does not affect other
-    /// skills.
+    /// Files that cannot be read or are not valid. An error does not affect other skills. Some are
+    /// warnings about skills that work ([`SkillError::is_warning`]): their folders have other names,
+    /// or their front matter is not valid YAML.
     pub errors: Vec<SkillError>,
 }
 
@@ -41,8 +43,8 @@ impl SkillFolder {
     /// Reads every `SKILL.md` in a folder and below it.
     ///
     /// Symbolic links are followed. Files more than 8 levels deep and the folders `.git` and
-    /// `node_modules` are skipped. At most 20,000 files and folders are visited, and at most 1,000
-    /// skills of at most 256 KiB each are read. If two skills have one name, the first is used.
+    /// `node_modules` are skipped. At most 400,000 files and folders are visited. At most 20,000 skills
+    /// of at most 256 KiB each, and of 256 MiB together, are read. If two skills have one name, the first is used.
     ///
     /// # Errors
     ///
@@ -64,9 +66,26 @@ impl SkillFolder {
         }
         let mut skills: Vec<Skill> = Vec::new();
         let mut files_by_name: HashMap<String, PathBuf> = HashMap::new();
+        let mut bytes_left = MAX_TOTAL_BYTES;
         for file in files {
-            let skill = match read_skill(folder, &file) {
-                Ok(skill) => skill,
+            let text = match read_text(&file) {
+                Ok(text) => text,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+            let Some(bytes) = bytes_left.checked_sub(text.len()) else {
+                errors.push(SkillError::TooMany {
+                    path: folder.to_owned(),
+                    what: "bytes of skills",
+                    limit: MAX_TOTAL_BYTES,
+                });
+                break;
+            };
+            bytes_left = bytes;
+            let ParsedSkill { skill, warnings } = match parse_skill(folder, &file, &text) {
+                Ok(parsed) => parsed,
                 Err(error) => {
                     errors.push(error);
                     continue;
@@ -79,6 +98,12 @@ impl SkillFolder {
                     first: first.clone(),
                 });
                 continue;
+            }
+            if !warnings.is_empty() {
+                errors.push(SkillError::NotYaml {
+                    path: file.clone(),
+                    warnings,
+                });
             }
             errors.extend(check_folder_name(folder, &file, &skill.name));
             files_by_name.insert(skill.name.clone(), file);
@@ -155,7 +180,8 @@ fn search_error(folder: &Path, error: walkdir::Error) -> SkillError {
     }
 }
 
-fn read_skill(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
+/// Reads a file within the limits.
+fn read_text(path: &Path) -> Result<String, SkillError> {
     let failed = |source| SkillError::Read {
         path: path.to_owned(),
         source,
@@ -172,19 +198,19 @@ fn read_skill(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
             limit: MAX_BYTES,
         });
     }
-    let Ok(text) = String::from_utf8(bytes) else {
-        return Err(SkillError::NotUtf8 {
-            path: path.to_owned(),
-        });
-    };
-    let skill = front_matter::parse(&text).map_err(|faults| SkillError::Invalid {
+    String::from_utf8(bytes).map_err(|_| SkillError::NotUtf8 {
+        path: path.to_owned(),
+    })
+}
+
+/// Parses the text of a file in the searched folder.
+fn parse_skill(folder: &Path, path: &Path, text: &str) -> Result<ParsedSkill, SkillError> {
+    let mut parsed = front_matter::parse(text).map_err(|faults| SkillError::Invalid {
         path: path.to_owned(),
         faults,
     })?;
-    Ok(Skill {
-        path: with_slashes(path.strip_prefix(folder).unwrap_or(path)),
-        ..skill
-    })
+    parsed.skill.path = with_slashes(path.strip_prefix(folder).unwrap_or(path));
+    Ok(parsed)
 }
 
 /// Reports a skill whose folder has another name. The searched folder itself may have any name.

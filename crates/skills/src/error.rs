@@ -81,6 +81,14 @@ pub enum SkillError {
         /// All faults.
         faults: Vec<SkillFault>,
     },
+    /// A file is not valid YAML, but was read; the skill can be used anyway.
+    #[error("{}: {}", path.display(), OneLine(warnings))]
+    NotYaml {
+        /// The file.
+        path: PathBuf,
+        /// The values that were read as plain text.
+        warnings: Vec<SkillFault>,
+    },
     /// A skill's folder has another name; the skill can be used anyway.
     #[error(
         "{}: the folder does not have the name of the skill, {name:?}; give both the same name",
@@ -106,6 +114,13 @@ pub enum SkillError {
         /// The file that has the name.
         first: PathBuf,
     },
+}
+
+impl SkillError {
+    /// Returns `true` if the skill can be used anyway.
+    pub fn is_warning(&self) -> bool {
+        matches!(self, Self::NotYaml { .. } | Self::Misnamed { .. })
+    }
 }
 
 /// One fault of one `SKILL.md`.

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use picktools::excerpt::cut;
 use picktools::skills::{AllowedTool, Skill};
 
-use crate::SkillFault;
+use crate::tolerant::{self, TolerantReading};
+use crate::{ParsedSkill, SkillFault};
 
 /// The longest name of the specification, in characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -27,10 +28,68 @@ const FENCE: &str = "---";
 /// The members of the front matter that are read; others are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct FrontMatter {
+pub(super) struct FrontMatter {
     name: Option<Spanned<String>>,
     description: Option<Spanned<String>>,
     allowed_tools: Option<Spanned<ToolEntries>>,
+}
+
+/// A value with its line, from 1.
+pub(super) struct Located<T> {
+    pub(super) line: Option<usize>,
+    pub(super) value: T,
+}
+
+impl<T> Located<T> {
+    fn from_yaml<S>(spanned: Spanned<S>, convert: impl FnOnce(S) -> T) -> Self {
+        Self {
+            line: line_number(spanned.referenced.line()),
+            value: convert(spanned.value),
+        }
+    }
+}
+
+/// The members of the front matter with their lines.
+#[derive(Default)]
+pub(super) struct Members {
+    pub(super) name: Option<Located<String>>,
+    pub(super) description: Option<Located<String>>,
+    pub(super) allowed_tools: Option<Located<Vec<String>>>,
+}
+
+impl From<FrontMatter> for Members {
+    fn from(yaml: FrontMatter) -> Self {
+        let text = |value| Located::from_yaml(value, std::convert::identity);
+        Self {
+            name: yaml.name.map(text),
+            description: yaml.description.map(text),
+            allowed_tools: yaml
+                .allowed_tools
+                .map(|value| Located::from_yaml(value, |entries: ToolEntries| entries.0)),
+        }
+    }
+}
+
+impl Members {
+    /// Adds the members of `other`, which these members do not have.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.name = self.name.take().or(other.name);
+        self.description = self.description.take().or(other.description);
+        self.allowed_tools = self.allowed_tools.take().or(other.allowed_tools);
+    }
+
+    /// Sets the line of every member.
+    pub(super) fn set_line(&mut self, line: usize) {
+        for text in [&mut self.name, &mut self.description]
+            .into_iter()
+            .flatten()
+        {
+            text.line = Some(line);
+        }
+        if let Some(entries) = &mut self.allowed_tools {
+            entries.line = Some(line);
+        }
+    }
 }
 
 /// The entries of `allowed-tools`, which is a list or a text.
@@ -50,7 +109,7 @@ impl<'de> Deserialize<'de> for ToolEntries {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ToolEntries, E> {
-                let entries = split_entries(text);
+                let entries = split_entries(text, is_separator);
                 Ok(ToolEntries(
                     entries.into_iter().map(str::to_owned).collect(),
                 ))
@@ -74,20 +133,19 @@ impl<'de> Deserialize<'de> for ToolEntries {
 }
 
 /// Parses a `SKILL.md`. The `path` of the result is empty.
-pub(super) fn parse(text: &str) -> Result<Skill, Vec<SkillFault>> {
+pub(super) fn parse(text: &str) -> Result<ParsedSkill, Vec<SkillFault>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (yaml, body) = split_fences(text).map_err(|fault| vec![fault])?;
-    let front_matter = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options())
-        .map_err(|error| vec![syntax_fault(&error)])?;
+    let TolerantReading { members, warnings } = read_members(yaml)?;
     let mut faults = Vec::new();
     let mut missing = Vec::new();
     let mut name = None;
-    match &front_matter.name {
+    match &members.name {
         Some(text) => name = check(&mut faults, text, name_problem),
         None => missing.push("name"),
     }
     let mut description = None;
-    match &front_matter.description {
+    match &members.description {
         Some(text) => description = check(&mut faults, text, description_problem),
         None => missing.push("description"),
     }
@@ -98,7 +156,7 @@ pub(super) fn parse(text: &str) -> Result<Skill, Vec<SkillFault>> {
             remedy: format!("write `{field}: …` into the front matter"),
         });
     }
-    let allowed_tools = match &front_matter.allowed_tools {
+    let allowed_tools = match &members.allowed_tools {
         Some(entries) => parse_allowed_tools(&mut faults, entries),
         None => Vec::new(),
     };
@@ -110,15 +168,41 @@ pub(super) fn parse(text: &str) -> Result<Skill, Vec<SkillFault>> {
         });
     }
     match (name, description) {
-        (Some(name), Some(description)) if faults.is_empty() => Ok(Skill {
-            name,
-            description,
-            path: String::new(),
-            allowed_tools,
-            body: body.to_owned(),
+        (Some(name), Some(description)) if faults.is_empty() => Ok(ParsedSkill {
+            skill: Skill {
+                name,
+                description,
+                path: String::new(),
+                allowed_tools,
+                body: body.to_owned(),
+            },
+            warnings,
         }),
         _ => Err(faults),
     }
+}
+
+/// Reads front matter as YAML, and as simple `key: value` lines if it is not valid YAML.
+fn read_members(yaml: &str) -> Result<TolerantReading, Vec<SkillFault>> {
+    let error = match parse_yaml::<FrontMatter>(yaml) {
+        Ok(front_matter) => {
+            return Ok(TolerantReading {
+                members: front_matter.into(),
+                warnings: Vec::new(),
+            });
+        }
+        Err(error) => error,
+    };
+    let fault = syntax_fault(&error);
+    let is_final = matches!(error, serde_saphyr::Error::DuplicateMappingKey { .. });
+    if is_final || is_attack(&error) {
+        return Err(vec![fault]);
+    }
+    tolerant::read_lines(yaml, &fault)
+}
+
+pub(super) fn parse_yaml<T: DeserializeOwned>(yaml: &str) -> Result<T, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(yaml, options())
 }
 
 /// Splits the front matter from the body. The front matter keeps its first line, so that line
@@ -185,6 +269,34 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
+/// Returns `true` if a text exceeds the limits of the parser.
+pub(super) fn is_attack(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    let mut original = error;
+    while let Error::AliasError { error, .. } = original {
+        original = error;
+    }
+    matches!(
+        original,
+        Error::Budget { .. }
+            | Error::AliasReplayCounterOverflow { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasExpansionLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+    )
+}
+
+/// Returns the fault of a value that is not a text, or not a list of tools.
+pub(super) fn wrong_type(line: Option<usize>) -> SkillFault {
+    SkillFault {
+        line,
+        message: "the value has the wrong type".to_owned(),
+        remedy: "name and description are texts, allowed-tools is a list of tools or a text; \
+                 put a text that looks like a list or a mapping in quotation marks"
+            .to_owned(),
+    }
+}
+
 fn syntax_fault(error: &serde_saphyr::Error) -> SkillFault {
     use serde_saphyr::Error;
     let mut line = None;
@@ -193,20 +305,13 @@ fn syntax_fault(error: &serde_saphyr::Error) -> SkillFault {
     }
     let (message, remedy) = match error {
         Error::DuplicateMappingKey { .. } => ("duplicate key", "keep one of them"),
-        Error::Budget { .. }
-        | Error::AliasReplayCounterOverflow { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => (
+        error if is_attack(error) => (
             "the front matter is too large or too deep, or its aliases multiply it",
             "write short plain lines",
         ),
         Error::SerdeInvalidType { .. }
         | Error::Unexpected { .. }
-        | Error::NullIntoString { .. } => (
-            "the value has the wrong type",
-            "name and description are texts, allowed-tools is a list of tools or a text",
-        ),
+        | Error::NullIntoString { .. } => return wrong_type(line),
         _ => (
             "the front matter cannot be read as YAML",
             "write `key: value` lines, and quote a value that contains `: ` or `#`",
@@ -228,7 +333,7 @@ struct ValueProblem {
 /// Returns the trimmed text, or adds the problem that `find_problem` finds in it to the faults.
 fn check(
     faults: &mut Vec<SkillFault>,
-    text: &Spanned<String>,
+    text: &Located<String>,
     find_problem: impl Fn(&str) -> Option<ValueProblem>,
 ) -> Option<String> {
     let value = text.value.trim();
@@ -236,15 +341,11 @@ fn check(
         return Some(value.to_owned());
     };
     faults.push(SkillFault {
-        line: line(text),
+        line: text.line,
         message,
         remedy,
     });
     None
-}
-
-fn line<T>(spanned: &Spanned<T>) -> Option<usize> {
-    line_number(spanned.referenced.line())
 }
 
 /// Converts a line number of the parser, which is 0 for an unknown line.
@@ -300,23 +401,23 @@ fn description_problem(description: &str) -> Option<ValueProblem> {
 
 fn parse_allowed_tools(
     faults: &mut Vec<SkillFault>,
-    entries: &Spanned<ToolEntries>,
+    entries: &Located<Vec<String>>,
 ) -> Vec<AllowedTool> {
     let mut add_fault = |message: String, remedy: &str| {
         faults.push(SkillFault {
-            line: line(entries),
+            line: entries.line,
             message,
             remedy: remedy.to_owned(),
         });
     };
-    let count = entries.value.0.len();
+    let count = entries.value.len();
     if count > MAX_ALLOWED_TOOLS {
         let message = format!("allowed-tools names {count} tools, more than {MAX_ALLOWED_TOOLS}");
         add_fault(message, "name only those that the skill needs");
         return Vec::new();
     }
     let mut tools = Vec::new();
-    for entry in &entries.value.0 {
+    for entry in &entries.value {
         match parse_tool(entry.trim()) {
             Ok(tool) => tools.push(tool),
             Err(problem) => {
@@ -331,8 +432,13 @@ fn parse_allowed_tools(
     tools
 }
 
-/// Splits a text at spaces and commas outside of brackets.
-fn split_entries(text: &str) -> Vec<&str> {
+/// Returns `true` if the character separates the entries of a text.
+pub(super) fn is_separator(c: char) -> bool {
+    c == ',' || c.is_whitespace()
+}
+
+/// Splits a text at separators outside of parentheses.
+pub(super) fn split_entries(text: &str, is_separator: impl Fn(char) -> bool) -> Vec<&str> {
     let mut depth = 0_usize;
     let mut entries: Vec<&str> = text
         .split(|c: char| {
@@ -341,10 +447,10 @@ fn split_entries(text: &str) -> Vec<&str> {
                 ')' => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            depth == 0 && (c == ',' || c.is_whitespace())
+            depth == 0 && is_separator(c)
         })
         .collect();
-    entries.retain(|entry| !entry.is_empty());
+    entries.retain(|entry| !entry.trim().is_empty());
     entries
 }
 
@@ -384,7 +490,8 @@ mod tests {
 
     fn tools(value: &str) -> Vec<String> {
         let text = file(&format!("name: a\ndescription: b\nallowed-tools: {value}"));
-        let skill = parse(&text).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
+        let parsed = parse(&text).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
+        let skill = parsed.skill;
         skill
             .allowed_tools
             .iter()
@@ -430,7 +537,7 @@ mod tests {
     fn other_members_are_ignored_and_any_line_end_is_accepted() {
         let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
                     description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
-        let skill = parse(text).expect("it is valid");
+        let skill = parse(text).expect("it is valid").skill;
         assert_eq!(
             (skill.name.as_str(), skill.description.as_str()),
             ("a-1", "one two")
@@ -482,9 +589,9 @@ mod tests {
             ("Do this.", Some(1), "does not begin with"),
             ("---\nname: a\n", Some(1), "no end"),
             (
-                "---\nname: a\ndescription: Use when: it rains\n---\nx",
+                "---\nname: a\ndescription: 'a 'b': c'\n---\nx",
                 Some(3),
-                "as YAML",
+                "is not valid YAML",
             ),
             (
                 "---\nname: a\nname: b\ndescription: c\n---\nx",
@@ -525,10 +632,13 @@ mod tests {
         let braces = format!("x: {}", "{a: ".repeat(15_000));
         let long = format!("x: {}", "y".repeat(70_000));
         let started = Instant::now();
-        for text in [bomb, deep, braces, long] {
-            let text = file(&format!("{text}\nname: a\ndescription: b"));
-            assert_eq!(parse(&text).expect_err("it is refused").len(), 1);
+        let with_members = |text: &str| file(&format!("{text}\nname: a\ndescription: b"));
+        for text in [bomb, braces, long] {
+            let faults = parse(&with_members(&text)).expect_err("it is refused");
+            assert_eq!(faults.len(), 1);
         }
+        let parsed = parse(&with_members(&deep)).expect("the other member is not read");
+        assert_eq!(parsed.warnings.len(), 1);
         assert!(
             started.elapsed() < Duration::from_secs(5),
             "{:?}",
@@ -544,7 +654,7 @@ mod tests {
                     prop_assert!(!faults.is_empty());
                 }
             }
-            for part in split_entries(&text).into_iter().chain(split_entries(&yaml)) {
+            for part in split_entries(&text, is_separator).into_iter().chain(split_entries(&yaml, is_separator)) {
                 prop_assert!(!part.is_empty());
                 let _either = parse_tool(part);
             }
@@ -561,7 +671,7 @@ mod tests {
                 .collect();
             let written: Vec<String> = tools.iter().map(ToString::to_string).collect();
             let text = written.join(if comma { "," } else { " " });
-            let parsed = split_entries(&text).into_iter().map(|part| parse_tool(part).expect("it is valid"));
+            let parsed = split_entries(&text, is_separator).into_iter().map(|part| parse_tool(part).expect("it is valid"));
             prop_assert_eq!(parsed.collect::<Vec<_>>(), tools);
         }
     }

@@ -5,6 +5,7 @@
 mod discovery;
 mod error;
 mod front_matter;
+mod tolerant;
 
 use std::path::Path;
 
@@ -13,29 +14,37 @@ use picktools::skills::Skill;
 pub use discovery::SkillFolder;
 pub use error::{SkillError, SkillFault};
 
+/// A skill with the warnings of its parser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParsedSkill {
+    /// The skill.
+    pub skill: Skill,
+    /// Values of the front matter that are not valid YAML, and were read as plain text.
+    pub warnings: Vec<SkillFault>,
+}
+
 /// Parses the text of the `SKILL.md` at `path`.
 ///
 /// ```
 /// let front_matter = "name: notes\ndescription: Takes notes.\nallowed-tools: write_file";
 /// let text = format!("---\n{front_matter}\n---\nWrite them down.");
-/// let skill = picktools_skills::parse(&text, "notes/SKILL.md")?;
-/// assert_eq!(skill.allowed_tools[0].name, "write_file");
+/// let parsed = picktools_skills::parse(&text, "notes/SKILL.md")?;
+/// assert_eq!(parsed.skill.allowed_tools[0].name, "write_file");
 /// # Ok::<(), picktools_skills::SkillError>(())
 /// ```
 ///
 /// # Errors
 ///
 /// [`SkillError::Invalid`] with every fault.
-pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Skill, SkillError> {
+pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<ParsedSkill, SkillError> {
     let path = path.as_ref();
-    let skill = front_matter::parse(text).map_err(|faults| SkillError::Invalid {
+    let mut parsed = front_matter::parse(text).map_err(|faults| SkillError::Invalid {
         path: path.to_owned(),
         faults,
     })?;
-    Ok(Skill {
-        path: discovery::with_slashes(path),
-        ..skill
-    })
+    parsed.skill.path = discovery::with_slashes(path);
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -70,6 +79,7 @@ mod tests {
         let catalog = catalog();
         parse(&text, "a/SKILL.md")
             .expect("valid")
+            .skill
             .compatibility(&catalog, &NameTable::new(&catalog))
     }
 

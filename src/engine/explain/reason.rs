@@ -287,7 +287,7 @@ fn matching_words(evidence: &KeywordEvidence) -> Option<String> {
     terms.truncate(QUOTED_WORDS);
     let mut fields = Vec::new();
     let mut labels = Vec::new();
-    for field in Field::ALL {
+    for field in Field::ALL.into_iter().chain([Field::Instructions]) {
         if terms.iter().any(|term| term.fields.contains(&field)) {
             fields.push(field);
             labels.push(field.label());

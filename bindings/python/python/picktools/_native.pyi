@@ -176,6 +176,7 @@ class Catalog:
         untrusted_sources: Iterable[str] = (),
         aliases: StrPath | Mapping[str, str] | None = None,
         conflicts: Literal["strict", "warn"] = "strict",
+        allow_no_schema: Literal["read-only", "human-approval", "full"] | None = None,
     ) -> Catalog: ...
     @staticmethod
     def from_tools(
@@ -185,6 +186,7 @@ class Catalog:
         untrusted_sources: Iterable[str] = (),
         aliases: StrPath | Mapping[str, str] | None = None,
         conflicts: Literal["strict", "warn"] = "strict",
+        allow_no_schema: Literal["read-only", "human-approval", "full"] | None = None,
     ) -> Catalog: ...
     @staticmethod
     def from_mcp(
@@ -194,6 +196,7 @@ class Catalog:
         untrusted_sources: Iterable[str] = (),
         aliases: StrPath | Mapping[str, str] | None = None,
         conflicts: Literal["strict", "warn"] = "warn",
+        allow_no_schema: Literal["read-only", "human-approval", "full"] | None = None,
     ) -> Catalog: ...
     @staticmethod
     def from_openapi(
@@ -235,6 +238,8 @@ class Engine:
     def catalog(self) -> Catalog: ...
     @property
     def stats(self) -> Json: ...
+    @property
+    def skill_notices(self) -> list[str]: ...
     def pick(self, query: Query, k: int = 3, *, access: AccessDict | None = None, **options: Any) -> Selection: ...
     def apick(
         self, query: Query, k: int = 3, *, access: AccessDict | None = None, **options: Any

@@ -313,7 +313,9 @@ fn prompt_section_lists_tools_aliases_and_skills() {
 fn deploy_staging() -> Skill {
     let path = fixture("skills-terminal/deploy-staging/SKILL.md");
     let text = std::fs::read_to_string(&path).expect("the fixture is there");
-    picktools_skills::parse(&text, "deploy-staging/SKILL.md").expect("it is valid")
+    picktools_skills::parse(&text, "deploy-staging/SKILL.md")
+        .expect("it is valid")
+        .skill
 }
 
 fn compatibility(catalog: &Catalog) -> SkillReport {

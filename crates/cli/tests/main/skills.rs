@@ -297,6 +297,59 @@ fn unusable_skills_cause_one_warning_each() {
 }
 
 #[test]
+fn skill_with_invalid_yaml_is_used_with_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, description) in [
+        ("story", "Simple story writer. Trigger words: scene, prose."),
+        (
+            "grill",
+            "\n  Use when asked \"review my plan\". Pairs with design: always.",
+        ),
+        ("quoted", "'It's a user's tool: yes'"),
+    ] {
+        let skill = folder.path().join(name);
+        std::fs::create_dir(&skill).expect("it is new");
+        let text =
+            format!("---\r\nname: {name}\r\ndescription: {description}\r\n---\r\nDo it.\r\n");
+        std::fs::write(skill.join("SKILL.md"), text).expect("the folder is there");
+    }
+    let skills = folder.path().to_str().expect("the path is UTF-8");
+    let catalog = ["--catalog", TERMINAL[1], "--skills", skills];
+    let output = picktools(&[&["pick", "use story and grill", "--json"][..], &catalog].concat())
+        .output()
+        .expect("it runs");
+    let picked: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let names: Vec<&str> = picked["skills"]
+        .as_array()
+        .expect("there are skills")
+        .iter()
+        .filter_map(|skill| skill["name"].as_str())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let warnings = stderr(&output);
+    assert_eq!(warnings.lines().count(), 3, "{warnings}");
+    assert!(
+        warnings.contains("story/SKILL.md: line 3: the value of `description` is not valid YAML and is read as plain text"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("quoted/SKILL.md: line 3: "), "{warnings}");
+    let output = picktools(&[&["check"][..], &catalog].concat())
+        .output()
+        .expect("it runs");
+    let findings = stdout(&output);
+    assert_eq!(
+        findings.matches("warning non-yaml-skill").count(),
+        2,
+        "{findings}"
+    );
+    assert_eq!(
+        findings.matches("error invalid-skill").count(),
+        1,
+        "{findings}"
+    );
+}
+
+#[test]
 fn folder_without_skills_is_refused() {
     for (folder, part) in [
         ("fixtures/formats", "has no SKILL.md"),

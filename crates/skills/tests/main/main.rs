@@ -2,3 +2,5 @@
 
 // Reading, compatibility with a catalog, and picks.
 mod skills;
+// The instructions of skills in picks, and large folders.
+mod bodies;

@@ -204,7 +204,7 @@ fn invalid_files_are_reported_and_do_not_affect_others() {
         ),
         ("not-utf8", "not valid UTF-8"),
         ("second/good-one", "the name \"good-one\" is taken by"),
-        ("unquoted-colon", "line 3: "),
+        ("unescaped-quotes", "line 3: "),
         ("wrong-name", "line 2: the name \"Wrong Name\" contains 'W'"),
         ("wrong-name", "line 3: the description is empty"),
         (
@@ -314,7 +314,8 @@ fn links_are_followed_and_cycles_are_reported() {
 #[test]
 fn duplicate_skill_name_is_refused() {
     let skill = picktools_skills::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md")
-        .expect("it is valid");
+        .expect("it is valid")
+        .skill;
     let built = Engine::builder(terminal())
         .skills(vec![skill.clone(), skill])
         .build();
@@ -460,7 +461,8 @@ fn skill_worse_than_the_tools_is_not_picked() {
         "---\nname: a\ndescription: Waters the plants.\n---\nc",
         "a/SKILL.md",
     )
-    .expect("it is valid");
+    .expect("it is valid")
+    .skill;
     let engine = Engine::builder(workplace())
         .skills(vec![one])
         .build()
