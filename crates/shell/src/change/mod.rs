@@ -95,11 +95,11 @@ fn write_and_record(
     existing: Option<ExistingFile>,
     context: &Context,
 ) -> Result<(), FileFailure> {
-    let before = existing.as_ref().map(|existing| &existing.metadata);
-    let metadata = replacing::replace(target, content, before, context)?;
+    let current = existing.as_ref().map(|existing| &existing.metadata);
+    let metadata = replacing::replace(target, content, current, context)?;
     context.files().note_write(&target.path, &metadata);
-    let before = existing.map(|existing| existing.content.into_bytes());
-    let change = FileChange::new(target.relative_path.clone(), before, content);
+    let earlier_content = existing.map(|existing| existing.content.into_bytes());
+    let change = FileChange::new(target.relative_path.clone(), earlier_content, content);
     context.changes().push(change);
     Ok(())
 }

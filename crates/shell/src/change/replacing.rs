@@ -17,7 +17,7 @@ use crate::root::{FileFailure, WriteTarget};
 const MAX_ATTEMPTS: usize = 100;
 
 /// Writes a file and returns its new metadata. `before` is the metadata of the existing file;
-/// `None` if there is none. If the file has changed since, nothing is written.
+/// `None` for a new file. If the file has changed since, nothing is written.
 ///
 /// The new file has the owner and the mode of the existing one.
 pub(super) fn replace(
@@ -215,18 +215,18 @@ mod tests {
         assert!(created.is_err_and(|failure| failure.message.contains("changed meanwhile")));
         assert_eq!(get(), "other");
 
-        let before = metadata();
-        let changed = replace_after("a.txt", Some(&before), &folder, || put("longer text"));
+        let earlier = metadata();
+        let changed = replace_after("a.txt", Some(&earlier), &folder, || put("longer text"));
         assert!(changed.is_err());
-        let before = metadata();
-        let removed = replace_after("a.txt", Some(&before), &folder, || {
+        let earlier = metadata();
+        let removed = replace_after("a.txt", Some(&earlier), &folder, || {
             fs::remove_file(&path).expect("it is there");
         });
         assert!(removed.is_err() && !path.exists());
 
         put("old");
-        let before = metadata();
-        assert!(replace_after("a.txt", Some(&before), &folder, || ()).is_ok());
+        let earlier = metadata();
+        assert!(replace_after("a.txt", Some(&earlier), &folder, || ()).is_ok());
         assert_eq!(get(), "new");
         fs::remove_file(&path).expect("it is there");
         assert!(replace_after("a.txt", None, &folder, || ()).is_ok());

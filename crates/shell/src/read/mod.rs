@@ -188,10 +188,10 @@ impl ReadOutput {
         if let Some(encoding) = encoding {
             self.note(&format!("[read as {encoding}]"));
         }
-        let shown = self.content.len();
+        let bytes_before = self.content.len();
         let appended = lines::append(reader, range, &mut self.budget, &mut self.content, context);
         let stop_reason = appended.map_err(from_io)?;
-        let is_shown = self.content.len() > shown;
+        let is_shown = self.content.len() > bytes_before;
         if is_shown || matches!(stop_reason, StopReason::End) {
             context.files().note_read(&file.path, &file.metadata);
         }

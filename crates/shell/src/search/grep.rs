@@ -111,8 +111,8 @@ impl Grep {
             if file.is_link || !is_wanted(glob.as_ref(), &place, &file.relative_path) {
                 continue;
             }
-            let found = search.file(&place, &file.relative_path, &matcher, &mut searcher);
-            match found {
+            let searched_file = search.file(&place, &file.relative_path, &matcher, &mut searcher);
+            match searched_file {
                 Ok(()) => searched += 1,
                 Err(_) if !place.is_file => skipped += 1,
                 Err(failure) => return Err(failure),
@@ -237,10 +237,10 @@ impl LineSearch<'_> {
         let number = number.unwrap_or_default();
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches(['\n', '\r']).replace('\r', " ");
-        let shown = &text[..text.floor_char_boundary(MAX_LINE_BYTES)];
-        let mut shown_line = format!("{path}{separator}{number}{separator}{shown}");
-        if shown.len() < text.len() {
-            let more = text.len() - shown.len();
+        let excerpt = &text[..text.floor_char_boundary(MAX_LINE_BYTES)];
+        let mut shown_line = format!("{path}{separator}{number}{separator}{excerpt}");
+        if excerpt.len() < text.len() {
+            let more = text.len() - excerpt.len();
             shown_line.push_str(&format!("… [{more} more bytes of the line]"));
         }
         shown_line.push('\n');
