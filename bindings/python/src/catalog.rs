@@ -366,6 +366,7 @@ pub(crate) fn check<'py>(
         untrusted_sources,
         aliases: None,
         conflicts: None,
+        allow_no_schema: None,
     };
     let options = arguments.options(py, Conflicts::Strict)?;
     let pool = work::pool()?;

@@ -2,6 +2,7 @@
 //!
 //! The format is that of [the specification](https://agentskills.io/specification).
 
+mod allowed_tools;
 mod discovery;
 mod error;
 mod front_matter;

@@ -6,9 +6,8 @@
 //! could mean two things is refused.
 
 use crate::SkillFault;
-use crate::front_matter::{
-    FrontMatter, Located, Members, is_attack, is_separator, parse_yaml, split_entries, wrong_type,
-};
+use crate::allowed_tools::{is_separator, split_entries};
+use crate::front_matter::{FrontMatter, Located, Members, is_attack, parse_yaml, wrong_type};
 
 /// The members of the front matter, with warnings about values that are read as plain text.
 pub(super) struct TolerantReading {
