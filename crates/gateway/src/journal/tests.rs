@@ -356,7 +356,7 @@ fn call_by_a_deprecated_alias_is_marked() {
     };
     for deprecated in [true, false] {
         let content = entry(deprecated).into_content("done", Duration::ZERO);
-        let EntryContent::Call(content) = content else {
+        let super::entry::EntryContent::Call(content) = content else {
             panic!("it is a call")
         };
         assert_eq!(content.get("deprecated").is_some(), deprecated, "{content}");
