@@ -85,7 +85,8 @@ impl CatalogArguments<'_, '_> {
 fn no_schema_mode(argument: &Bound<'_, PyAny>) -> PyResult<NoSchemaMode> {
     let name = convert::string(argument, "allow_no_schema")?;
     serde_json::from_value(Value::from(name.as_str())).map_err(|_| {
-        let message = format!("{name:?} is none of \"read-only\", \"human-approval\" and \"full\"");
+        let message =
+            format!("{name:?} is no mode; use \"read-only\", \"human-approval\" or \"full\"");
         errors::argument(argument.py(), "allow_no_schema", message)
     })
 }

@@ -93,7 +93,7 @@ enum ConflictsArg {
     Warn,
 }
 
-/// How tools without a schema may be called.
+/// The treatment of calls of tools without a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum NoSchemaArg {

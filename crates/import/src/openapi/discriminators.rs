@@ -40,25 +40,23 @@ fn flatten_schemas(schemas: &mut Map<String, Value>, prefix: &str) {
     for (name, schema) in &*schemas {
         let variants = family.variants(name);
         if !variants.is_empty() {
-            parents.push((name.clone(), family.flat_parent(schema, &variants)));
+            let base = unused_name(schemas, name);
+            parents.push((name.clone(), base, family.flat_parent(schema, &variants)));
         }
     }
+    let reference_to = |name: &str| format!("{prefix}{}", pointer_part(name));
     let mut bases = HashMap::new();
-    for (name, _) in &parents {
-        bases.insert(
-            format!("{prefix}{}", pointer_part(name)),
-            unused_name(schemas, name),
-        );
+    for (name, base, _) in &parents {
+        bases.insert(reference_to(name), reference_to(base));
     }
     for schema in schemas.values_mut().filter(|schema| is_child(schema)) {
         for part in schema["allOf"].as_array_mut().into_iter().flatten() {
             if let Some(base) = reference(part).and_then(|reference| bases.get(reference)) {
-                *part = json!({"$ref": format!("{prefix}{}", pointer_part(base))});
+                *part = json!({"$ref": base});
             }
         }
     }
-    for (name, flat) in parents {
-        let base = bases[&format!("{prefix}{}", pointer_part(&name))].clone();
+    for (name, base, flat) in parents {
         let mut parent = schemas[&name].take();
         schemas[&name] = flat.unwrap_or_else(|| open(&parent));
         if let Some(members) = parent.as_object_mut() {

@@ -208,7 +208,7 @@ pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
     if let Some(pointer) = repeated.into_iter().next() {
         return Err(OpenApiError::Repeated { pointer });
     }
-    let written = (!is_json && texts::has_other_scalars(&value))
+    let written = (!is_json && texts::would_change(&value))
         .then(|| yaml::scalar_texts(text, &value))
         .flatten();
     texts::keep(&mut value, written.as_ref());

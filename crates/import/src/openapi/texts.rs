@@ -26,14 +26,11 @@ const NAMED: [&str; 6] = [
     "parameters",
 ];
 
-/// Returns `true` if a value has scalars that [`keep`] might change.
-pub(super) fn has_other_scalars(value: &Value) -> bool {
-    match value {
-        Value::Bool(_) | Value::Number(_) => true,
-        Value::Array(items) => items.iter().any(has_other_scalars),
-        Value::Object(members) => members.values().any(has_other_scalars),
-        Value::Null | Value::String(_) => false,
-    }
+/// Returns `true` if [`keep`] would change a value.
+pub(super) fn would_change(value: &Value) -> bool {
+    let mut changed = value.clone();
+    keep(&mut changed, None);
+    changed != *value
 }
 
 /// Replaces numbers and booleans by texts where only texts can stand: under `type: string`, in

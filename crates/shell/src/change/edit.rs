@@ -1,13 +1,14 @@
 //! The built-in tool `edit`.
 
 use picktools::catalog::Tool;
-use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::ValidCall;
 use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult};
 use serde_json::{Value, json};
 
 use super::matching::{Replacement, matches, replace_matches};
-use super::{MAX_FILE_BYTES, changing_tool, read_known, write_and_record};
+use super::{
+    MAX_FILE_BYTES, change_file, changing_tool, file_path_schema, read_known, write_and_record,
+};
 use crate::root::{FileFailure, Root, session_schema};
 
 /// The tool `edit`. It replaces a text in a file that was read before.
@@ -26,11 +27,7 @@ impl Default for Edit {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "file_path": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "Path of the file, relative to the working folder",
-                },
+                "file_path": file_path_schema(),
                 "old_string": {
                     "type": "string",
                     "minLength": 1,
@@ -67,14 +64,7 @@ impl RunnableTool for Edit {
     }
 
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
-        Box::pin(async move {
-            let path = call.arguments()["file_path"].as_str().unwrap_or_default();
-            let path_text = marked(path, MAX_NAME_CHARS);
-            match edit(path, call.arguments(), context) {
-                Ok(result) => result.field("file_path", &*path_text),
-                Err(failure) => failure.into_result(&path_text),
-            }
-        })
+        Box::pin(async move { change_file(edit, call.arguments(), context) })
     }
 }
 

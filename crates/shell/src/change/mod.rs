@@ -10,8 +10,9 @@ use std::fs::Metadata;
 use std::io::Read;
 
 use picktools::catalog::Tool;
-use picktools_runtime::{Context, ErrorType, FileChange};
-use serde_json::Value;
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
+use picktools_runtime::{Context, ErrorType, FileChange, ToolResult};
+use serde_json::{Value, json};
 
 pub use self::edit::Edit;
 pub use self::undo::Undo;
@@ -35,6 +36,29 @@ fn changing_tool(name: &str, description: &str, parameters: Value) -> Tool {
     tool.annotations.destructive_hint = Some(true);
     tool.annotations.read_only_hint = Some(false);
     tool
+}
+
+/// Returns the schema of the argument `file_path`.
+fn file_path_schema() -> Value {
+    json!({
+        "type": "string",
+        "minLength": 1,
+        "description": "Path of the file, relative to the working folder",
+    })
+}
+
+/// Changes the file that the argument `file_path` names. The result has the path.
+fn change_file(
+    change: fn(&str, &Value, &Context) -> Result<ToolResult, FileFailure>,
+    arguments: &Value,
+    context: &Context,
+) -> ToolResult {
+    let path = arguments["file_path"].as_str().unwrap_or_default();
+    let path_text = marked(path, MAX_NAME_CHARS);
+    match change(path, arguments, context) {
+        Ok(result) => result.field("file_path", &*path_text),
+        Err(failure) => failure.into_result(&path_text),
+    }
 }
 
 /// Reads a file that a tool will change; `None` if it does not exist. A tool must have read it, and

@@ -1,12 +1,11 @@
 //! The built-in tool `write`.
 
 use picktools::catalog::Tool;
-use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::ValidCall;
 use picktools_runtime::{Context, RunFuture, RunnableTool, ToolResult};
 use serde_json::{Value, json};
 
-use super::{changing_tool, read_known, write_and_record};
+use super::{change_file, changing_tool, file_path_schema, read_known, write_and_record};
 use crate::root::{FileFailure, Root, session_schema};
 
 /// The tool `write`. It creates a file, or replaces the content of a file that was read before.
@@ -23,11 +22,7 @@ impl Default for Write {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "file_path": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "Path of the file, relative to the working folder",
-                },
+                "file_path": file_path_schema(),
                 "content": {
                     "type": "string",
                     "description": "The complete content of the file",
@@ -55,14 +50,7 @@ impl RunnableTool for Write {
     }
 
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
-        Box::pin(async move {
-            let path = call.arguments()["file_path"].as_str().unwrap_or_default();
-            let path_text = marked(path, MAX_NAME_CHARS);
-            match write(path, call.arguments(), context) {
-                Ok(result) => result.field("file_path", &*path_text),
-                Err(failure) => failure.into_result(&path_text),
-            }
-        })
+        Box::pin(async move { change_file(write, call.arguments(), context) })
     }
 }
 
