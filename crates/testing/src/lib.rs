@@ -1,6 +1,7 @@
 //! Fixtures and fake servers for the tests of this workspace.
 
 pub mod calls;
+mod port;
 pub mod server;
 #[cfg(feature = "store")]
 pub mod store;
@@ -8,4 +9,5 @@ pub mod store;
 #[path = "../../../tests/main/support.rs"]
 mod support;
 
+pub use port::free_port;
 pub use support::*;

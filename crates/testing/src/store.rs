@@ -4,12 +4,14 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
 use tempfile::TempDir;
+
+use crate::free_port;
 
 /// A Valkey server that ends with the test.
 pub struct StoreServer {
@@ -17,22 +19,6 @@ pub struct StoreServer {
     port: u16,
     folder: TempDir,
     more: Vec<String>,
-}
-
-/// Returns a free port outside the ephemeral range.
-///
-/// Otherwise a client connection could get the server's port while the server is down.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let offset = std::process::id()
-            .wrapping_mul(37)
-            .wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
-        let port = 20_000 + u16::try_from(offset % 10_000).expect("it is small");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// Returns a file of `target/store` that `scripts/fetch-store.sh` fetched.

@@ -522,10 +522,7 @@ impl Drop for Started {
 
 #[test]
 fn real_mcp_server_over_http_gives_its_tools() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a free port")
-        .port();
+    let port = picktools_testing::free_port();
     let server = std::process::Command::new("node")
         .args([npm("everything"), "streamableHttp".to_owned()])
         .env("PORT", port.to_string())

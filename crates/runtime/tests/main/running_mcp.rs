@@ -431,10 +431,7 @@ impl Drop for KillOnDrop {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_server_tools_run_again_after_a_restart() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a free port")
-        .port();
+    let port = picktools_testing::free_port();
     let script =
         installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let start = || {
