@@ -95,8 +95,7 @@ impl ArgumentSchema<'_> {
     fn with_names(&self, accepted: Value, mut changes: Vec<Repair>) -> Normalised {
         let mut renamed = accepted.clone();
         let mut more = Vec::new();
-        for pointer in properties::objects(self.schema, &accepted) {
-            let properties = Properties::at(self.schema, &pointer);
+        for (pointer, properties) in properties::objects(self.schema, &accepted) {
             while properties.are_complete()
                 && let Some(change) = properties.correct_name(&pointer, &mut renamed)
             {

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use picktools::excerpt::marked;
 use picktools::json::{first_long_number, long_number_fault};
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
+use rmcp::model::{
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 /// The largest message of a client on standard input, in bytes.
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// The most messages that are read before the gateway has handled the earlier ones.
-const MAX_UNREAD: usize = 64;
 /// The longest shown reason, in characters.
 const MAX_REASON_CHARS: usize = 300;
 
@@ -44,6 +45,9 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
     // Some clients on Windows begin with a byte order mark.
     let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
     let text = picktools_mcp::mend(message);
+    if let Some(call) = parse_call(&text) {
+        return Ok((call, text));
+    }
     let value: Value = match serde_json::from_str(&text) {
         Ok(value) => value,
         Err(error) => {
@@ -103,6 +107,17 @@ pub fn parse_message(message: &[u8]) -> Result<(ClientJsonRpcMessage, Cow<'_, st
     }
 }
 
+/// Reads a call of a tool, the most frequent message. The general form tries each known request in
+/// turn, which takes most of the time of a short call.
+fn parse_call(text: &str) -> Option<ClientJsonRpcMessage> {
+    let call: JsonRpcRequest<CallToolRequest> = serde_json::from_str(text).ok()?;
+    if first_long_number(text).is_some() {
+        return None;
+    }
+    let request = ClientRequest::CallToolRequest(call.request);
+    Some(JsonRpcMessage::request(request, call.id))
+}
+
 fn parse(text: &str) -> Result<ClientJsonRpcMessage, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
@@ -140,29 +155,72 @@ pub fn answer(id: Value, code: i64, reason: &str) -> Value {
 }
 
 /// A client on standard input and output, one message per line.
-pub(crate) struct StdioClient<W> {
-    messages: mpsc::Receiver<ClientJsonRpcMessage>,
+pub(crate) struct StdioClient<R, W> {
+    input: BufReader<R>,
+    /// The beginning of the next line.
+    line: Vec<u8>,
+    is_too_long: bool,
     output: Arc<Mutex<Option<W>>>,
+    /// An answer to a message that could not be handled, while it is written. The next message is
+    /// read afterwards.
+    error_answer: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> StdioClient<W> {
-    /// Begins to read messages. It must be called within a tokio runtime.
-    pub(crate) fn new<R>(input: R, output: W) -> Self
-    where
-        R: AsyncRead + Send + Unpin + 'static,
-    {
-        let output = Arc::new(Mutex::new(Some(output)));
-        let (sender, messages) = mpsc::channel(MAX_UNREAD);
-        drop(tokio::spawn(read_lines(
-            BufReader::new(input),
-            Arc::clone(&output),
-            sender,
-        )));
-        Self { messages, output }
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> StdioClient<R, W> {
+    pub(crate) fn new(input: R, output: W) -> Self {
+        Self {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            is_too_long: false,
+            output: Arc::new(Mutex::new(Some(output))),
+            error_answer: None,
+        }
+    }
+
+    /// Reads until a line is complete; `false` at the end of the input. It can be cancelled at any
+    /// time, because what was read is kept.
+    async fn read_line(&mut self) -> bool {
+        loop {
+            let available = match self.input.fill_buf().await {
+                Ok(available) if !available.is_empty() => available,
+                _ => return false,
+            };
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let length = end.map_or(available.len(), |end| end + 1);
+            self.is_too_long |= self.line.len() + length > MAX_LINE_BYTES;
+            if self.is_too_long {
+                self.line = Vec::new();
+            } else {
+                self.line.extend_from_slice(&available[..length]);
+            }
+            self.input.consume(length);
+            if end.is_some() {
+                return true;
+            }
+        }
+    }
+
+    /// Parses the line that was read, and begins the next one.
+    fn parse_line(&mut self) -> Result<ClientJsonRpcMessage, ErrorAnswer> {
+        let message = if self.is_too_long {
+            let reason = format!("a message is longer than {MAX_LINE_BYTES} bytes");
+            Err(Some(answer(Value::Null, INVALID_REQUEST, &reason)))
+        } else if self.line.trim_ascii().is_empty() {
+            Err(None)
+        } else {
+            parse_message(&self.line).map(|(message, _)| message)
+        };
+        self.line.clear();
+        self.is_too_long = false;
+        message
     }
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioClient<W> {
+impl<R, W> Transport<RoleServer> for StdioClient<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     type Error = io::Error;
 
     fn send(
@@ -170,84 +228,63 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioClie
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = Arc::clone(&self.output);
-        async move { write(&output, &serde_json::to_vec(&message)?).await }
+        async move { write(&output, serde_json::to_vec(&message)?).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        self.messages.recv().await
+        loop {
+            if let Some(writing) = &mut self.error_answer {
+                let is_written = matches!(writing.await, Ok(Ok(())));
+                self.error_answer = None;
+                if !is_written {
+                    return None;
+                }
+            }
+            if !self.read_line().await {
+                return None;
+            }
+            match self.parse_line() {
+                Ok(message) => return Some(message),
+                Err(None) => {}
+                Err(Some(answer)) => {
+                    let output = Arc::clone(&self.output);
+                    // In a task of its own, because a cancelled `receive` must not cut an answer.
+                    self.error_answer = Some(tokio::spawn(async move {
+                        write(&output, answer.to_string().into_bytes()).await
+                    }));
+                }
+            }
+        }
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.messages.close();
+        if let Some(writing) = self.error_answer.take() {
+            drop(writing.await);
+        }
         drop(self.output.lock().await.take());
         Ok(())
     }
 }
 
 /// Writes a message on a line of its own.
-async fn write<W: AsyncWrite + Unpin>(output: &Mutex<Option<W>>, message: &[u8]) -> io::Result<()> {
+async fn write<W: AsyncWrite + Unpin>(
+    output: &Mutex<Option<W>>,
+    mut message: Vec<u8>,
+) -> io::Result<()> {
+    // In one piece, so that the client does not wake up for half a line.
+    message.push(b'\n');
     let mut output = output.lock().await;
     let Some(output) = output.as_mut() else {
         return Err(io::ErrorKind::NotConnected.into());
     };
-    output.write_all(message).await?;
-    output.write_all(b"\n").await?;
+    output.write_all(&message).await?;
     output.flush().await
-}
-
-/// Reads lines until the end of the input, and answers those that cannot be read.
-async fn read_lines<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    mut input: BufReader<R>,
-    output: Arc<Mutex<Option<W>>>,
-    messages: mpsc::Sender<ClientJsonRpcMessage>,
-) {
-    let mut line = Vec::new();
-    let mut is_too_long = false;
-    loop {
-        let available = match input.fill_buf().await {
-            Ok(available) if !available.is_empty() => available,
-            _ => return,
-        };
-        let end = available.iter().position(|&byte| byte == b'\n');
-        let length = end.map_or(available.len(), |end| end + 1);
-        is_too_long |= line.len() + length > MAX_LINE_BYTES;
-        if is_too_long {
-            line = Vec::new();
-        } else {
-            line.extend_from_slice(&available[..length]);
-        }
-        input.consume(length);
-        if end.is_none() {
-            continue;
-        }
-        let result = if is_too_long {
-            let reason = format!("a message is longer than {MAX_LINE_BYTES} bytes");
-            Err(Some(answer(Value::Null, INVALID_REQUEST, &reason)))
-        } else if line.trim_ascii().is_empty() {
-            Err(None)
-        } else {
-            parse_message(&line).map(|(message, _)| message)
-        };
-        line.clear();
-        is_too_long = false;
-        match result {
-            Ok(message) => {
-                if messages.send(message).await.is_err() {
-                    return;
-                }
-            }
-            Err(None) => {}
-            Err(Some(answer)) => {
-                if write(&output, answer.to_string().as_bytes()).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn error(message: &str) -> Value {
@@ -371,6 +408,52 @@ mod tests {
                 panic!("{message}: {answer}");
             }
         }
+    }
+
+    #[test]
+    fn call_reads_as_in_the_general_form() {
+        for message in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#,
+            r#"{"params":{"arguments":{"b":[1.5,{}]},"name":"a","_meta":{"progressToken":7,"x":1}},"method":"tools/call","id":"7","jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","task":{"ttl":5},"other":true},"more":1}"#,
+        ] {
+            let call = parse_call(message).expect(message);
+            let general = parse(message).expect(message);
+            assert_eq!(format!("{call:?}"), format!("{general:?}"), "{message}");
+        }
+        for message in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":{"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
+        ] {
+            assert!(parse_call(message).is_none(), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn cancelled_receive_loses_nothing() {
+        let (mut writer, input) = tokio::io::duplex(1 << 10);
+        let (output, mut answers) = tokio::io::duplex(1 << 10);
+        let mut client = StdioClient::new(input, output);
+        for part in [
+            &b"{oops\n{\"jsonrpc\":"[..],
+            b"\"2.0\",\"id\":1,",
+            b"\"method\":\"ping\"}",
+        ] {
+            writer.write_all(part).await.expect("it is open");
+            let cancelled = tokio::time::timeout(Duration::from_millis(20), client.receive());
+            assert!(cancelled.await.is_err(), "no line is complete");
+        }
+        writer.write_all(b"\n").await.expect("it is open");
+        let message = client.receive().await.expect("a message");
+        assert!(matches!(message, JsonRpcMessage::Request(_)));
+        client.close().await.expect("it closes");
+        let mut said = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut answers, &mut said)
+            .await
+            .expect("text");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use picktools::excerpt::marked;
 use picktools_mcp::{HttpFailure, RequestUpdate};
 use rmcp::model::{
@@ -117,7 +118,7 @@ impl RelayedCall<'_> {
                         let remaining = longest.saturating_sub(started.elapsed());
                         deadline = Instant::now() + call_time.min(remaining);
                     }
-                    self.forward(event, &mut last_progress, deadline).await;
+                    self.forward(event, &mut last_progress, deadline).boxed().await;
                 }
                 answer = &mut answer => break answer,
                 () = sleep_until(deadline.into()) => {
@@ -132,7 +133,9 @@ impl RelayedCall<'_> {
         };
         // Messages that arrived before the answer are delivered before it.
         while let Ok(event @ UpstreamEvent::Notification(_)) = lease.events.try_recv() {
-            self.forward(event, &mut last_progress, deadline).await;
+            self.forward(event, &mut last_progress, deadline)
+                .boxed()
+                .await;
         }
         match answer {
             Ok(answer) => {

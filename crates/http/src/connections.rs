@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
 use futures_util::future::{Ready, ready};
@@ -248,9 +247,12 @@ impl Drop for RequestUnderWay {
 
 /// Counts a request as under way on its connection. A connection of the reserve gets answers about
 /// the gateway itself only.
-pub(crate) async fn count_request(request: Request, next: Next) -> Response {
+pub(crate) async fn count_request(
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let Some(ticket) = request.extensions().get::<Arc<ConnectionTicket>>().cloned() else {
-        return next.run(request).await;
+        return next(request).await;
     };
     let under_way = ticket.begin_request();
     let mut response = match ticket.pool {
@@ -262,7 +264,7 @@ pub(crate) async fn count_request(request: Request, next: Next) -> Response {
                 .retry_after(Duration::from_secs(1))
                 .into_response()
         }
-        _ => next.run(request).await,
+        _ => next(request).await,
     };
     if ticket.pool == Pool::Reserve {
         let close = HeaderValue::from_static("close");

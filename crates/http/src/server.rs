@@ -418,7 +418,7 @@ async fn admit(
     }
     let sender = api_key.request_identity();
     drop(request.extensions_mut().insert(sender));
-    let response = next.run(request).await;
+    let response = mcp_requests::prepare(request, next).await;
     if session.is_none()
         && let Some(new_session) = response
             .headers()
@@ -473,8 +473,19 @@ async fn admit_api_request(
     }
 }
 
+/// Handles a request to any route: counts it on its connection and as under way, reads the rest of
+/// its body, and measures it. These steps are one layer, because each layer copies all inner ones
+/// for each request.
+async fn handle(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+    let hub = &hub;
+    let measure = async move |request| measure(hub, request, next).await;
+    let count_active = async move |request| count_active(hub, request, measure).await;
+    let read_rest = async move |request| unread_body::read_rest(request, count_active).await;
+    connections::count_request(request, read_rest).await
+}
+
 /// Limits the headers of a request to any route, and measures the request.
-async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+async fn measure(hub: &Hub, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
@@ -514,13 +525,17 @@ async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
 /// Counts a request as under way until its response has ended, and refuses it if the gateway is
 /// ending. Event streams of `GET` do not count, because they have no end, but an ending gateway
 /// begins none.
-async fn count_active(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+async fn count_active(
+    hub: &Hub,
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let is_get = request.method() == Method::GET;
     let is_stream = is_get && [PATH, PATH_WITH_SLASH].contains(&request.uri().path());
     let mut response = if is_get && !(is_stream && hub.active.is_closed()) {
-        next.run(request).await
+        next(request).await
     } else if let Some(active) = hub.active.begin() {
-        hold(next.run(request).await, active)
+        hold(next(request).await, active)
     } else {
         let message = "the gateway is ending; send the request to another gateway, or again later";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
@@ -906,7 +921,6 @@ fn router(
     let mcp = Router::new()
         .route_service(PATH, service.clone())
         .route_service(PATH_WITH_SLASH, service)
-        .route_layer(middleware::from_fn(mcp_requests::prepare))
         .route_layer(middleware::from_fn_with_state(Arc::clone(frontend), admit));
     let (api, description) = Api::routes(Arc::clone(hub));
     let admit_api = middleware::from_fn_with_state(Arc::clone(frontend), admit_api_request);
@@ -939,13 +953,7 @@ fn router(
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(cors(Arc::clone(frontend)))
-        .layer(middleware::from_fn_with_state(Arc::clone(hub), measure))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(hub),
-            count_active,
-        ))
-        .layer(middleware::from_fn(unread_body::read_rest))
-        .layer(middleware::from_fn(connections::count_request));
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), handle));
     Ok(app)
 }
 

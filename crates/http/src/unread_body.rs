@@ -13,7 +13,6 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -67,9 +66,12 @@ impl Drop for TrackedBody {
 
 /// Reads the rest of the body of a request before its response is sent. If the rest is too long or
 /// too late, the response announces that the connection ends.
-pub(crate) async fn read_rest(request: Request, next: Next) -> Response {
+pub(crate) async fn read_rest(
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     if request.body().is_end_stream() {
-        return next.run(request).await;
+        return next(request).await;
     }
     let awaits_permission = request.headers().contains_key(header::EXPECT);
     let rest = Rest::default();
@@ -80,7 +82,7 @@ pub(crate) async fn read_rest(request: Request, next: Next) -> Response {
             has_ended: false,
         })
     });
-    let mut response = next.run(request).await;
+    let mut response = next(request).await;
     let unread = lock(&rest).take();
     if let Some(unread) = unread
         && (awaits_permission || !skip(unread).await)

@@ -155,12 +155,13 @@ impl Connection {
         let mut handshake = remembered.unwrap_or(options.handshake);
         let mut stderr = Vec::new();
         let started = Instant::now();
-        let mut opened = attempt(server, options, handshake, &handler, &mut stderr).await;
+        // Boxed, so that callers that rarely open a connection keep small futures.
+        let mut opened = Box::pin(attempt(server, options, handshake, &handler, &mut stderr)).await;
         if let Err(failure) = &opened
             && failure.asks_for_other(handshake, remembered.is_some())
         {
             handshake = handshake.other();
-            opened = attempt(server, options, handshake, &handler, &mut stderr).await;
+            opened = Box::pin(attempt(server, options, handshake, &handler, &mut stderr)).await;
         }
         if let Ok(connection) = &opened
             && let Some(cache) = options.cache

@@ -150,7 +150,10 @@ struct ScanPlace {
 impl ScanPlace {
     /// Enters the member with a key, given as JSON text. Only two levels are of interest.
     fn enter(&mut self, depth: usize, key: &str) {
-        let is_key = |name: &str| serde_json::from_str(key).is_ok_and(|key: String| key == name);
+        let is_key = |name: &str| match key.contains('\\') {
+            false => key.trim_matches('"') == name,
+            true => serde_json::from_str(key).is_ok_and(|key: String| key == name),
+        };
         match depth {
             1 => {
                 self.is_result = is_key("result");

@@ -146,11 +146,10 @@ impl<'s> Properties<'s> {
 /// Returns the properties that the schema does not list and that are similar to one that it lists.
 pub(crate) fn unknown_properties(root: &Value, arguments: &Value) -> Vec<UnknownProperty> {
     let mut unknown = Vec::new();
-    for pointer in objects(root, arguments) {
+    for (pointer, properties) in objects(root, arguments) {
         let Some(object) = arguments.pointer(&pointer).and_then(Value::as_object) else {
             continue;
         };
-        let properties = Properties::at(root, &pointer);
         if !properties.are_complete() {
             continue;
         }
@@ -167,9 +166,10 @@ pub(crate) fn unknown_properties(root: &Value, arguments: &Value) -> Vec<Unknown
     unknown
 }
 
-/// Returns the pointers to the first objects of the arguments whose properties the schema lists.
-pub(super) fn objects(root: &Value, arguments: &Value) -> Vec<String> {
-    let mut pointers = Vec::new();
+/// Returns the pointers to the first objects of the arguments whose properties the schema lists,
+/// with these properties.
+pub(super) fn objects<'s>(root: &'s Value, arguments: &Value) -> Vec<(String, Properties<'s>)> {
+    let mut objects = Vec::new();
     let mut open = vec![(String::new(), arguments)];
     for _ in 0..MAX_VISITED {
         let Some((pointer, value)) = open.pop() else {
@@ -180,8 +180,9 @@ pub(super) fn objects(root: &Value, arguments: &Value) -> Vec<String> {
                 for (name, member) in members.iter().rev().filter(|(_, member)| has_parts(member)) {
                     open.push((format!("{pointer}/{}", pointer_part(name)), member));
                 }
-                if !Properties::at(root, &pointer).listed.is_empty() {
-                    pointers.push(pointer);
+                let properties = Properties::at(root, &pointer);
+                if !properties.listed.is_empty() {
+                    objects.push((pointer, properties));
                 }
             }
             Value::Array(items) => {
@@ -193,7 +194,7 @@ pub(super) fn objects(root: &Value, arguments: &Value) -> Vec<String> {
             _ => {}
         }
     }
-    pointers
+    objects
 }
 
 fn has_parts(value: &Value) -> bool {
