@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::{PendingCall, ValidCall};
+use super::{Confirmation, PendingCall, ValidCall};
 
 /// The largest number of calls that wait at once. Each call may hold the largest arguments that are
 /// read.
@@ -74,7 +74,9 @@ impl ApprovalQueue {
     ///
     /// [`ApprovalError::NotWaiting`] if the ticket is unknown, used or expired.
     pub fn approve(&mut self, ticket: u64, now: Instant) -> Result<ValidCall, ApprovalError> {
-        Ok(self.remove(ticket, now)?.call)
+        let pending = self.remove(ticket, now)?;
+        let confirmation = Confirmation::from_approval(&pending);
+        Ok(pending.into_valid(confirmation))
     }
 
     /// Denies a call and returns it.

@@ -4,8 +4,8 @@
 //! policy of the caller ([`Access`]). It parses the arguments within limits and validates them
 //! against the tool's own schema.
 //!
-//! The result is a [`ValidCall`], which only this crate can create, or a [`PendingCall`] that needs
-//! a person's approval. Every other call is a [`CallError`] with a message from which a model can
+//! The result is a [`ValidCall`], which only this crate can create, or a [`PendingCall`], which
+//! becomes valid only with a [`Confirmation`]. Every other call is a [`CallError`] with a message from which a model can
 //! correct the call. Nothing in this crate runs a tool.
 //!
 //! Arguments with one meaning under the schema are normalised, such as text for a number, JSON as
@@ -16,6 +16,8 @@
 mod approval;
 pub mod arguments;
 mod changes;
+mod confirmation;
+mod definition;
 mod dispatch;
 mod error;
 mod normalise;
@@ -36,6 +38,7 @@ use serde_json::{Map, Value};
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::{MAX_ARGUMENT_BYTES, size};
 pub use changes::{ArgumentChange, Repair};
+pub use confirmation::{CallDecider, Confirmation, DeciderFuture, OtherCallError};
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
 pub use normalise::UnknownProperty;
@@ -75,6 +78,8 @@ pub struct ValidCall {
     repaired: Vec<Repair>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<UnknownProperty>,
+    #[serde(rename = "confirmed", skip_serializing_if = "Option::is_none")]
+    confirmation: Option<Confirmation>,
 }
 
 /// Arguments that match the schema of their tool.
@@ -163,6 +168,11 @@ impl ValidCall {
     pub fn unknown_properties(&self) -> &[UnknownProperty] {
         &self.unknown
     }
+
+    /// Returns the confirmation of a call that had to wait for one.
+    pub fn confirmation(&self) -> Option<&Confirmation> {
+        self.confirmation.as_ref()
+    }
 }
 
 fn serialize_tool_id<S: serde::Serializer>(
@@ -172,7 +182,7 @@ fn serialize_tool_id<S: serde::Serializer>(
     serializer.serialize_str(&tool.id)
 }
 
-/// A call that waits for a person; see [`ApprovalQueue`].
+/// A call that waits for a person or a policy; see [`ApprovalQueue`] and [`PendingCall::ask`].
 #[derive(Debug, Clone, Serialize)]
 pub struct PendingCall {
     #[serde(flatten)]
@@ -181,14 +191,10 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// Makes a valid call wait for an approval.
-    pub fn new(call: ValidCall, awaits: PendingReason) -> Self {
+    /// Makes a valid call wait for a confirmation, even if it had one.
+    pub fn new(mut call: ValidCall, awaits: PendingReason) -> Self {
+        call.confirmation = None;
         Self { call, awaits }
-    }
-
-    /// Returns the call, after its approval, and the reason for which it waited.
-    pub fn into_parts(self) -> (ValidCall, PendingReason) {
-        (self.call, self.awaits)
     }
 
     /// Returns the tool.
@@ -225,6 +231,41 @@ pub enum HydratedCall {
     Ready(ValidCall),
     /// A person must approve the call first.
     NeedsApproval(PendingCall),
+}
+
+impl HydratedCall {
+    /// Returns the call's id, under which its result must be returned, if the provider gave one.
+    pub fn id(&self) -> Option<&str> {
+        self.content().id()
+    }
+
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.content().tool()
+    }
+
+    /// Returns the names of the call's tool.
+    pub fn names(&self) -> &CallNames {
+        self.content().names()
+    }
+
+    /// Returns the arguments, which match the tool's schema if it has one.
+    pub fn arguments(&self) -> &Value {
+        self.content().arguments()
+    }
+
+    /// Returns the changes of the arguments; empty if none was needed.
+    pub fn repaired(&self) -> &[Repair] {
+        self.content().repaired()
+    }
+
+    /// Returns the call, which may still have to wait. It must not leave this crate.
+    fn content(&self) -> &ValidCall {
+        match self {
+            Self::Ready(call) => call,
+            Self::NeedsApproval(pending) => &pending.call,
+        }
+    }
 }
 
 /// Validates the calls of a model against the tools of a catalog.
@@ -571,6 +612,7 @@ impl Hydrator {
             no_schema_mode,
             repaired: arguments.repaired,
             unknown: arguments.unknown,
+            confirmation: None,
             tool,
         };
         Ok(match awaits {

@@ -2,28 +2,29 @@
 //! confirmation, relays the call, and bounds the result.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::Tool;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::{
-    ApprovalError, ApprovalQueue, HydratedCall, PendingCall, PendingReason, ValidCall,
+    CallDecider, Confirmation, DeciderFuture, HydratedCall, OtherCallError, PendingCall,
+    PendingReason, ValidCall,
 };
 use picktools_provider::ToolCall;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, CallToolResult, ElicitRequest, ElicitRequestParams, InputRequest,
-    InputRequests, InputRequiredResult, LoggingLevel, MetaObject,
+    InputRequests, InputRequiredResult, InputResponses, LoggingLevel, MetaObject,
 };
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::confirmation::{Approvals, Confirmation, ConfirmationRequest};
-use crate::elicitations::{AwaitedInput, ElicitationHolder, InputAnswers};
+use crate::confirmation::{Approvals, ConfirmationRequest, ConfirmationStep};
+use crate::elicitations::{AwaitedInput, CallIdentity, InputAnswers, call_identity};
 use crate::hub::{FIRST_LISTING_TIMEOUT, Hub};
 use crate::journal::{Approval, ApprovalSubject, CallEntry};
 use crate::large_results::ResultOrigin;
@@ -52,16 +53,6 @@ pub struct Caller {
     pub owner: Owner,
 }
 
-impl Caller {
-    /// Returns the holder of calls that wait for an answer.
-    fn holder(&self) -> ElicitationHolder<'_> {
-        ElicitationHolder {
-            owner: &self.owner,
-            key: &self.key,
-        }
-    }
-}
-
 /// The context in which calls run.
 pub struct CallRunner<'a> {
     /// The gateway that runs the calls.
@@ -83,6 +74,48 @@ pub struct CallOutcome {
     pub(crate) tool: Arc<Tool>,
     /// The snapshot with which the call ran.
     pub(crate) snapshot: Arc<Snapshot>,
+}
+
+impl CallOutcome {
+    /// Returns the outcome of a call whose client has to answer a question first.
+    fn waiting(response: CallToolResponse, tool: Arc<Tool>, snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            response,
+            is_cut: false,
+            tool,
+            snapshot,
+        }
+    }
+}
+
+/// The answers of a client that repeats a call, by their addressees.
+#[derive(Default)]
+struct ClientAnswers {
+    /// The person's decision about the call.
+    decision: Option<Value>,
+    /// The confirmation of the earlier request.
+    confirmation: Option<Confirmation>,
+    upstream: InputAnswers,
+}
+
+impl ClientAnswers {
+    fn new(awaited_input: Option<AwaitedInput>, mut answers: InputResponses) -> Self {
+        match awaited_input {
+            None => Self::default(),
+            Some(AwaitedInput::Confirmation) => Self {
+                decision: answers.remove(CONFIRM),
+                ..Self::default()
+            },
+            Some(AwaitedInput::Upstream {
+                state,
+                confirmation,
+            }) => Self {
+                decision: None,
+                confirmation,
+                upstream: InputAnswers { answers, state },
+            },
+        }
+    }
 }
 
 impl CallRunner<'_> {
@@ -194,50 +227,49 @@ impl CallRunner<'_> {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        let (call, reason) = match view
-            .hydrator
-            .hydrate(&call)
-            .map_err(Refusal::from_call_error)?
-        {
-            HydratedCall::Ready(call) => {
-                let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
-                (call, must_ask.then_some(PendingReason::Confirmation))
+        let hydrated = view.hydrator.hydrate(&call);
+        let hydrated = match hydrated.map_err(Refusal::from_call_error)? {
+            HydratedCall::Ready(call)
+                if call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm =>
+            {
+                HydratedCall::NeedsApproval(PendingCall::new(call, PendingReason::Confirmation))
             }
-            HydratedCall::NeedsApproval(pending) => {
-                let reason = pending.awaits().clone();
-                (release_for_confirmation(pending)?, Some(reason))
-            }
+            other => other,
         };
+        let identity = call_identity(&caller.owner, hydrated.tool(), hydrated.arguments());
         let awaited_input = match &input_answers.state {
-            Some(state) => self.gateway.elicitations.take(&caller.owner, &call, state),
+            Some(state) => self.gateway.elicitations.take(identity, state),
             None => None,
         };
         if input_answers.state.is_some() && awaited_input.is_none() {
             let message = "this call does not wait for an answer; send it again as a new call";
             return Err(Refusal::new(Code::NotConfirmed, message));
         }
-        if let Some(reason) = &reason
-            && !matches!(awaited_input, Some(AwaitedInput::Upstream(_)))
-        {
-            let answer = match awaited_input {
-                Some(AwaitedInput::Confirmation) => input_answers.answers.get(CONFIRM),
-                _ => None,
-            };
-            let request = self.confirmation_request(&call, &upstream, reason);
-            if let Some(question) = self.confirm(&request, answer, &view, &upstream).await? {
-                let question = InputRequest::Elicitation(ElicitRequest::new(*question));
-                let requests = [(CONFIRM.to_owned(), question)].into();
-                return self.ask_client(snapshot, &call, requests, AwaitedInput::Confirmation);
+        let answers = ClientAnswers::new(awaited_input, input_answers.answers);
+        let tool = Arc::clone(hydrated.tool());
+        let call = match hydrated {
+            HydratedCall::Ready(call) => call,
+            HydratedCall::NeedsApproval(pending) => {
+                let decider = CallerDecider {
+                    runner: self,
+                    answer: answers.decision.as_ref(),
+                    view: &view,
+                    upstream: &upstream,
+                };
+                match decider.confirm(pending, answers.confirmation).await {
+                    Ok(call) => call,
+                    Err(Unconfirmed::Refused(refusal)) => return Err(refusal),
+                    Err(Unconfirmed::AskClient(question)) => {
+                        let question = InputRequest::Elicitation(ElicitRequest::new(*question));
+                        let requests = [(CONFIRM.to_owned(), question)].into();
+                        let awaited_input = AwaitedInput::Confirmation;
+                        let response = self.ask_client(identity, requests, awaited_input)?;
+                        return Ok(CallOutcome::waiting(response, tool, snapshot));
+                    }
+                }
             }
-        }
-        let upstream_answers = match awaited_input {
-            Some(AwaitedInput::Upstream(state)) => InputAnswers {
-                answers: input_answers.answers,
-                state,
-            },
-            _ => InputAnswers::default(),
         };
-        self.relay_call(snapshot, &call, &upstream, upstream_answers)
+        self.relay_call(snapshot, &call, &upstream, answers.upstream)
             .await
     }
 
@@ -276,12 +308,14 @@ impl CallRunner<'_> {
                     );
                     Refusal::new(Code::NotCarried, message)
                 })?;
-                return self.ask_client(
-                    snapshot,
-                    call,
-                    requests,
-                    AwaitedInput::Upstream(input_required.request_state),
-                );
+                let identity = call_identity(&self.caller.owner, call.tool(), call.arguments());
+                let awaited_input = AwaitedInput::Upstream {
+                    state: input_required.request_state,
+                    confirmation: call.confirmation().cloned(),
+                };
+                let response = self.ask_client(identity, requests, awaited_input)?;
+                let tool = Arc::clone(call.tool());
+                return Ok(CallOutcome::waiting(response, tool, snapshot));
             }
             _ => {
                 return Err(Refusal::new(
@@ -329,13 +363,12 @@ impl CallRunner<'_> {
     /// later calls.
     fn confirmation_request<'a>(
         &'a self,
-        call: &'a ValidCall,
+        call: &'a PendingCall,
         upstream: &Upstream,
-        reason: &PendingReason,
     ) -> ConfirmationRequest<'a> {
         let client = self.client_identity();
         let mut scopes = vec![ApprovalScope::Call];
-        if *reason == PendingReason::Confirmation {
+        if *call.awaits() == PendingReason::Confirmation {
             if self.caller.owner.is_session() {
                 scopes.extend([ApprovalScope::Tool, ApprovalScope::Server]);
             }
@@ -374,46 +407,6 @@ impl CallRunner<'_> {
         is_key.then(|| ClientIdentity::from_key(key))
     }
 
-    /// Gets the confirmation of a call, and remembers it. Returns a question that the client must
-    /// answer first.
-    async fn confirm(
-        &self,
-        request: &ConfirmationRequest<'_>,
-        answer: Option<&Value>,
-        view: &View,
-        upstream: &Upstream,
-    ) -> Result<Option<Box<ElicitRequestParams>>, Refusal> {
-        let approvals = Approvals {
-            sessions: &self.gateway.session_approvals,
-            queue: self.gateway.queue.as_ref(),
-        };
-        if request.is_approved(&approvals).await {
-            return Ok(None);
-        }
-        let scope = match request.confirm(answer).await? {
-            Confirmation::Allowed(scope) => {
-                self.record_scope(request, scope);
-                scope
-            }
-            Confirmation::AskClient(question) => return Ok(Some(question)),
-            Confirmation::ByOperator => {
-                // A used decision is recorded here, because it is no longer in the queue.
-                let record_decision = |approval| self.gateway.journal.record_approval(approval);
-                request.decide(approvals.queue, &record_decision).await?
-            }
-        };
-        let mut server_tools = Vec::new();
-        if scope == ApprovalScope::Server {
-            for tool in &view.tools {
-                if tool.source.as_ref() == Some(&upstream.server.name) {
-                    server_tools.push(ApprovedTool::new(tool, &upstream.server));
-                }
-            }
-        }
-        request.remember(scope, &approvals, server_tools).await;
-        Ok(None)
-    }
-
     /// Records an approval of the person at the client that holds for later calls.
     fn record_scope(&self, request: &ConfirmationRequest<'_>, scope: ApprovalScope) {
         if scope == ApprovalScope::Call {
@@ -434,38 +427,107 @@ impl CallRunner<'_> {
     /// Answers with a question to the client, which sends the call again with its answer.
     fn ask_client(
         &self,
-        snapshot: Arc<Snapshot>,
-        call: &ValidCall,
+        identity: CallIdentity,
         requests: InputRequests,
         awaited_input: AwaitedInput,
-    ) -> Result<CallOutcome, Refusal> {
-        let state = self
-            .gateway
-            .elicitations
-            .register(self.caller.holder(), call, awaited_input);
+    ) -> Result<CallToolResponse, Refusal> {
+        let elicitations = &self.gateway.elicitations;
+        let state = elicitations.register(&self.caller.key, identity, awaited_input);
         let busy = || {
             Refusal::new(
                 Code::Busy,
                 "too many calls wait for an answer; call again later",
             )
         };
-        let response =
-            InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into();
-        Ok(CallOutcome {
-            response,
-            is_cut: false,
-            tool: Arc::clone(call.tool()),
-            snapshot,
-        })
+        Ok(InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into())
     }
 }
 
-/// Turns a call that needs an approval into a valid call that still has to be confirmed.
-fn release_for_confirmation(pending: PendingCall) -> Result<ValidCall, Refusal> {
-    let not_confirmed = |error: ApprovalError| Refusal::new(Code::NotConfirmed, error.to_string());
-    let (mut queue, now) = (ApprovalQueue::new(Duration::from_secs(60)), Instant::now());
-    let ticket = queue.push(pending, now).map_err(not_confirmed)?;
-    queue.approve(ticket, now).map_err(not_confirmed)
+/// The only place of the gateway at which calls are allowed: by an earlier approval, by the person
+/// at the client, or by the operator.
+struct CallerDecider<'a> {
+    runner: &'a CallRunner<'a>,
+    /// The client's answer to an earlier question.
+    answer: Option<&'a Value>,
+    view: &'a View,
+    upstream: &'a Upstream,
+}
+
+/// The answer for a call that is not allowed.
+enum Unconfirmed {
+    Refused(Refusal),
+    /// The client must answer a question first.
+    AskClient(Box<ElicitRequestParams>),
+}
+
+impl From<Refusal> for Unconfirmed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl CallDecider for CallerDecider<'_> {
+    type Refusal = Unconfirmed;
+
+    fn decide<'a>(&'a self, call: &'a PendingCall) -> DeciderFuture<'a, Unconfirmed> {
+        self.decide_unboxed(call).boxed()
+    }
+}
+
+impl CallerDecider<'_> {
+    /// Confirms a call, with the confirmation of an earlier request if it is for this call.
+    async fn confirm(
+        &self,
+        call: PendingCall,
+        earlier: Option<Confirmation>,
+    ) -> Result<ValidCall, Unconfirmed> {
+        let confirmation = match earlier.filter(|confirmation| confirmation.is_for(&call)) {
+            Some(confirmation) => confirmation,
+            None => call.ask(self).await?,
+        };
+        let not_confirmed = |error: OtherCallError| {
+            Unconfirmed::Refused(Refusal::new(Code::NotConfirmed, error.to_string()))
+        };
+        call.confirm(confirmation).map_err(not_confirmed)
+    }
+
+    /// Gets the decision on a call, and remembers it for later calls.
+    async fn decide_unboxed(&self, call: &PendingCall) -> Result<&'static str, Unconfirmed> {
+        let gateway = self.runner.gateway;
+        let approvals = Approvals {
+            sessions: &gateway.session_approvals,
+            queue: gateway.queue.as_ref(),
+        };
+        let request = self.runner.confirmation_request(call, self.upstream);
+        if request.is_approved(&approvals).await {
+            return Ok("earlier approval");
+        }
+        let (scope, by) = match request.confirm(self.answer).await? {
+            ConfirmationStep::Allowed(scope) => {
+                self.runner.record_scope(&request, scope);
+                (scope, "client")
+            }
+            ConfirmationStep::AskClient(question) => {
+                return Err(Unconfirmed::AskClient(question));
+            }
+            ConfirmationStep::ByOperator => {
+                // A used decision is recorded here, because it is no longer in the queue.
+                let record_decision = |approval| gateway.journal.record_approval(approval);
+                let scope = request.decide(approvals.queue, &record_decision).await?;
+                (scope, "operator")
+            }
+        };
+        let mut server_tools = Vec::new();
+        if scope == ApprovalScope::Server {
+            for tool in &self.view.tools {
+                if tool.source.as_ref() == Some(&self.upstream.server.name) {
+                    server_tools.push(ApprovedTool::new(tool, &self.upstream.server));
+                }
+            }
+        }
+        request.remember(scope, &approvals, server_tools).await;
+        Ok(by)
+    }
 }
 
 /// Adds the id of the tool, and the repairs of the arguments, to the result.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use picktools_call::ValidCall;
+use picktools_call::PendingCall;
 use picktools_runtime::describe_call;
 use picktools_state::StateError;
 use rmcp::RoleServer;
@@ -33,7 +33,7 @@ const NOT_ALLOWED: &str =
 
 /// A call that needs a confirmation.
 pub(crate) struct ConfirmationRequest<'a> {
-    pub(crate) call: &'a ValidCall,
+    pub(crate) call: &'a PendingCall,
     pub(crate) tool: ApprovedTool,
     pub(crate) owner: &'a Owner,
     /// The name of the caller's key.
@@ -46,7 +46,7 @@ pub(crate) struct ConfirmationRequest<'a> {
 }
 
 /// The result of asking for a confirmation.
-pub(crate) enum Confirmation {
+pub(crate) enum ConfirmationStep {
     /// The call may run, and later calls of the scope too.
     Allowed(ApprovalScope),
     /// The client must ask, and send the call again.
@@ -136,7 +136,7 @@ impl ConfirmationRequest<'_> {
             let subject = ApprovalSubject::Call {
                 id: taken.id.clone(),
                 tool: self.tool.id.clone(),
-                shown: describe_call(self.call),
+                shown: describe_call(self.call.tool(), self.call.arguments()),
             };
             record_decision(Approval {
                 subject,
@@ -173,22 +173,25 @@ impl ConfirmationRequest<'_> {
     /// Asks a person to confirm a call. The question has the tool's id and the arguments, but no
     /// title or description from an upstream. `answer` is the client's answer to an earlier
     /// question.
-    pub(crate) async fn confirm(&self, answer: Option<&Value>) -> Result<Confirmation, Refusal> {
+    pub(crate) async fn confirm(
+        &self,
+        answer: Option<&Value>,
+    ) -> Result<ConfirmationStep, Refusal> {
         if let Some(answer) = answer {
             let answer = serde_json::from_value::<ElicitResult>(answer.clone());
             let scope = answer.ok().and_then(|answer| self.approved_scope(&answer));
             return match scope {
-                Some(scope) => Ok(Confirmation::Allowed(scope)),
+                Some(scope) => Ok(ConfirmationStep::Allowed(scope)),
                 None => Err(self.not_confirmed(NOT_ALLOWED)),
             };
         }
         let question = self.question()?;
         if deferred_abilities(self.context).person {
-            return Ok(Confirmation::AskClient(Box::new(question)));
+            return Ok(ConfirmationStep::AskClient(Box::new(question)));
         }
         let context = match self.context {
             Some(client) if client_abilities(self.context).person => client,
-            _ => return Ok(Confirmation::ByOperator),
+            _ => return Ok(ConfirmationStep::ByOperator),
         };
         let answer = tokio::select! {
             biased;
@@ -199,7 +202,7 @@ impl ConfirmationRequest<'_> {
         };
         match answer {
             Ok(Ok(answer)) => match self.approved_scope(&answer) {
-                Some(scope) => Ok(Confirmation::Allowed(scope)),
+                Some(scope) => Ok(ConfirmationStep::Allowed(scope)),
                 None => Err(self.not_confirmed(NOT_ALLOWED)),
             },
             Ok(Err(_)) => Err(self.not_confirmed("the person could not be asked")),
@@ -221,7 +224,7 @@ impl ConfirmationRequest<'_> {
             .map_err(|error| self.not_confirmed(&format!("cannot ask a person: {error}")))?;
         let message = format!(
             "Run {}? The tool is marked unsafe: it may change or destroy something.",
-            describe_call(self.call)
+            describe_call(self.call.tool(), self.call.arguments())
         );
         Ok(ElicitRequestParams::FormElicitationParams {
             meta: None,

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use picktools_call::ValidCall;
+use picktools::Tool;
+use picktools_call::Confirmation;
 use picktools_state::{keys, lock};
 use rmcp::model::InputResponses;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::fair_shares::largest_holder;
@@ -30,17 +32,17 @@ pub struct InputAnswers {
 pub(crate) enum AwaitedInput {
     /// The confirmation of a person.
     Confirmation,
-    /// The answers to an upstream's questions, with the state that the upstream wants back.
-    Upstream(Option<String>),
+    /// The answers to an upstream's questions.
+    Upstream {
+        /// The state that the upstream wants back.
+        state: Option<String>,
+        /// The confirmation of the call before the upstream asked, if it needed one.
+        confirmation: Option<Confirmation>,
+    },
 }
 
-/// The caller of a waiting call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ElicitationHolder<'a> {
-    pub(crate) owner: &'a Owner,
-    /// The name of its key, whose share the call takes.
-    pub(crate) key: &'a str,
-}
+/// A digest of a caller, a tool with its current description, and arguments.
+pub(crate) type CallIdentity = [u8; 32];
 
 /// The waiting calls. The state that a client gets is random, valid once, and only for its call.
 #[derive(Debug, Default)]
@@ -50,18 +52,18 @@ pub(crate) struct PendingElicitations(Mutex<HashMap<String, PendingElicitation>>
 struct PendingElicitation {
     /// The name of the caller's key.
     key: Arc<str>,
-    identity: [u8; 32],
+    identity: CallIdentity,
     awaited_input: AwaitedInput,
     until: Instant,
 }
 
 impl PendingElicitations {
     /// Registers a waiting call, and returns the state that the client must send back; `None` if
-    /// that is not possible.
+    /// that is not possible. The call takes a share of the key with this name.
     pub(crate) fn register(
         &self,
-        holder: ElicitationHolder<'_>,
-        call: &ValidCall,
+        key: &str,
+        identity: CallIdentity,
         awaited_input: AwaitedInput,
     ) -> Option<String> {
         let state = keys::random().ok()?;
@@ -69,15 +71,15 @@ impl PendingElicitations {
         let mut waiting = lock(&self.0);
         if waiting.len() >= MAX_WAITING {
             waiting.retain(|_, waiting| waiting.until > now);
-            if waiting.len() >= MAX_WAITING && !make_room(&mut waiting, holder.key) {
+            if waiting.len() >= MAX_WAITING && !make_room(&mut waiting, key) {
                 return None;
             }
         }
         waiting.insert(
             state.clone(),
             PendingElicitation {
-                key: holder.key.into(),
-                identity: call_identity(holder.owner, call),
+                key: key.into(),
+                identity,
                 awaited_input,
                 until: now + WAIT_TIMEOUT,
             },
@@ -86,15 +88,9 @@ impl PendingElicitations {
     }
 
     /// Removes a waiting call, and returns the awaited answer if it is the same call.
-    pub(crate) fn take(
-        &self,
-        owner: &Owner,
-        call: &ValidCall,
-        state: &str,
-    ) -> Option<AwaitedInput> {
+    pub(crate) fn take(&self, identity: CallIdentity, state: &str) -> Option<AwaitedInput> {
         let waiting = lock(&self.0).remove(state)?;
-        let is_same =
-            waiting.identity == call_identity(owner, call) && waiting.until > Instant::now();
+        let is_same = waiting.identity == identity && waiting.until > Instant::now();
         is_same.then_some(waiting.awaited_input)
     }
 }
@@ -116,15 +112,14 @@ fn make_room(waiting: &mut HashMap<String, PendingElicitation>, key: &str) -> bo
     waiting.remove(&state).is_some()
 }
 
-/// Returns a digest of the caller, the tool with its current description, and the arguments.
-pub(crate) fn call_identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
-    let tool = call.tool();
+/// Returns the identity of a call.
+pub(crate) fn call_identity(owner: &Owner, tool: &Tool, arguments: &Value) -> CallIdentity {
     let mut digest = Sha256::new();
     for part in [
         &*owner.0,
         &tool.id,
         &tool.description,
-        &call.arguments().to_string(),
+        &arguments.to_string(),
     ] {
         digest.update(part.len().to_le_bytes());
         digest.update(part);

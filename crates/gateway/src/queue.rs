@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use picktools_call::ValidCall;
+use picktools_call::PendingCall;
 use picktools_runtime::describe_call;
 use picktools_state::keys::{digest, hex, now, random};
 use picktools_state::{
@@ -343,15 +343,15 @@ impl CallQueue {
 impl CallRequest {
     pub(crate) fn new(
         owner: &Owner,
-        call: &ValidCall,
+        call: &PendingCall,
         tool: &ApprovedTool,
         client: Option<&ClientIdentity>,
     ) -> Self {
         Self {
             tool: tool.clone(),
-            shown: describe_call(call),
+            shown: describe_call(call.tool(), call.arguments()),
             holder: String::new(),
-            identity: hex(&call_identity(owner, call)),
+            identity: hex(&call_identity(owner, call.tool(), call.arguments())),
             is_shared: owner.is_shared(),
             scopes: vec![ApprovalScope::Call],
             client: client.cloned(),

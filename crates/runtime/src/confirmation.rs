@@ -9,7 +9,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use super::lock;
-use picktools_call::{ApprovalError, ApprovalQueue, PendingCall, ValidCall};
+use picktools_call::{
+    ApprovalError, ApprovalQueue, CallDecider, DeciderFuture, PendingCall, ValidCall,
+};
 
 /// A decision on a call that needs a confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,30 @@ pub trait Confirm: Send + Sync {
 impl<F: Fn(&PendingCall) -> ConfirmationDecision + Send + Sync> Confirm for F {
     fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a> {
         Box::pin(std::future::ready(self(call)))
+    }
+}
+
+/// The hook of a manager as the decider on its calls.
+pub(super) struct ConfirmHook<'a>(pub(super) &'a dyn Confirm);
+
+/// The answer of a hook that does not allow a call.
+pub(super) enum NotAllowed {
+    Denied(String),
+    /// The call has to wait for a decision.
+    Waits,
+}
+
+impl CallDecider for ConfirmHook<'_> {
+    type Refusal = NotAllowed;
+
+    fn decide<'a>(&'a self, call: &'a PendingCall) -> DeciderFuture<'a, NotAllowed> {
+        Box::pin(async move {
+            match self.0.decide(call).await {
+                ConfirmationDecision::Allow => Ok("confirm hook"),
+                ConfirmationDecision::Deny(reason) => Err(NotAllowed::Denied(reason)),
+                ConfirmationDecision::Ask => Err(NotAllowed::Waits),
+            }
+        })
     }
 }
 

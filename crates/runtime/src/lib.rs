@@ -77,12 +77,13 @@ pub use mcp::{McpServer, McpTool};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
 
-use picktools_call::ValidCall;
+use picktools::Tool;
+use serde_json::Value;
 
 /// Formats a call for people as `tool(param="value")`, on one short line with redacted secrets.
-pub fn describe_call(call: &ValidCall) -> String {
-    let (arguments, _) = redaction::redact(call.arguments(), call.tool().parameters.as_ref());
-    redaction::format_call(call.tool().id.as_str(), &arguments)
+pub fn describe_call(tool: &Tool, arguments: &Value) -> String {
+    let (arguments, _) = redaction::redact(arguments, tool.parameters.as_ref());
+    redaction::format_call(tool.id.as_str(), &arguments)
 }
 
 /// Returns the arguments of a call with each secret replaced.
@@ -97,10 +98,7 @@ pub fn describe_call(call: &ValidCall) -> String {
 /// let redacted = redact_arguments(&json!({"user": "ada", "password": "hunter2"}), None);
 /// assert_eq!(redacted, json!({"user": "ada", "password": "[redacted]"}));
 /// ```
-pub fn redact_arguments(
-    arguments: &serde_json::Value,
-    schema: Option<&serde_json::Value>,
-) -> serde_json::Value {
+pub fn redact_arguments(arguments: &Value, schema: Option<&Value>) -> Value {
     redaction::redact(arguments, schema).0
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub use builder::{ManagerError, ToolManagerBuilder};
 
 use super::changes::TurnChanges;
-use super::confirmation::{Approvals, Confirm, ConfirmationDecision};
+use super::confirmation::{Approvals, Confirm, ConfirmHook, NotAllowed};
 use super::events::{CallInfo, EventKind, Events};
 use super::files::{FileError, FileLedger};
 use super::folders::SessionFolders;
@@ -242,15 +242,7 @@ impl ToolManager {
         };
         match self.hydrator.hydrate(call) {
             Err(error) => self.reject(&call_id, call, &error),
-            Ok(HydratedCall::Ready(valid)) => {
-                self.confirm_and_run(&call_id, valid, None, cancellation)
-                    .await
-            }
-            Ok(HydratedCall::NeedsApproval(pending)) => {
-                let (valid, awaits) = pending.into_parts();
-                self.confirm_and_run(&call_id, valid, Some(awaits), cancellation)
-                    .await
-            }
+            Ok(hydrated) => self.confirm_and_run(&call_id, hydrated, cancellation).await,
         }
     }
 
@@ -258,23 +250,27 @@ impl ToolManager {
     async fn confirm_and_run(
         &self,
         call_id: &str,
-        valid: ValidCall,
-        awaits: Option<PendingReason>,
+        hydrated: HydratedCall,
         cancellation: CancellationToken,
     ) -> ExecutedCall {
-        let redacted = RedactedCall::from_valid(call_id, &valid);
-        let Some(tool) = self.shared.runners.get(&valid.tool().id) else {
+        let redacted = RedactedCall::from_hydrated(call_id, &hydrated);
+        let Some(tool) = self.shared.runners.get(&hydrated.tool().id) else {
             let failure =
                 ToolResult::failure(ErrorType::System, "no runner is registered for this tool");
             return self.finish(&redacted, None, failure);
         };
-        let needs_confirmation = valid.tool().is_unsafe() || tool.requires_confirmation();
-        let awaits = awaits.or(needs_confirmation.then_some(PendingReason::Confirmation));
-        let valid = match awaits {
-            None => valid,
-            Some(awaits) => {
+        let needs_confirmation = hydrated.tool().is_unsafe() || tool.requires_confirmation();
+        let hydrated = match hydrated {
+            HydratedCall::Ready(valid) if needs_confirmation => {
+                HydratedCall::NeedsApproval(PendingCall::new(valid, PendingReason::Confirmation))
+            }
+            other => other,
+        };
+        let valid = match hydrated {
+            HydratedCall::Ready(valid) => valid,
+            HydratedCall::NeedsApproval(pending) => {
                 let decision = tokio::select! {
-                    decision = self.decide(PendingCall::new(valid, awaits)) => decision,
+                    decision = self.decide(pending) => decision,
                     () = cancellation.cancelled() => Err("the call was cancelled".to_owned()),
                 };
                 match decision {
@@ -336,10 +332,12 @@ impl ToolManager {
                 pending.awaits()
             ));
         };
-        match confirm.decide(&pending).await {
-            ConfirmationDecision::Allow => Ok(pending.into_parts().0),
-            ConfirmationDecision::Deny(reason) => Err(reason),
-            ConfirmationDecision::Ask => self.shared.approvals.ask(pending).await,
+        match pending.ask(&ConfirmHook(confirm.as_ref())).await {
+            Ok(confirmation) => pending
+                .confirm(confirmation)
+                .map_err(|error| error.to_string()),
+            Err(NotAllowed::Denied(reason)) => Err(reason),
+            Err(NotAllowed::Waits) => self.shared.approvals.ask(pending).await,
         }
     }
 
@@ -455,14 +453,13 @@ impl ToolManager {
 }
 
 impl RedactedCall {
-    fn from_valid(call_id: &str, valid: &ValidCall) -> Self {
-        let id = valid.id().map(str::to_owned);
+    fn from_hydrated(call_id: &str, hydrated: &HydratedCall) -> Self {
         Self::new(
             call_id,
-            id,
-            valid.names().clone(),
-            valid.arguments(),
-            Some(valid.tool()),
+            hydrated.id().map(str::to_owned),
+            hydrated.names().clone(),
+            hydrated.arguments(),
+            Some(hydrated.tool()),
         )
     }
 

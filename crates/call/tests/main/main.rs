@@ -4,6 +4,8 @@
 mod calling;
 // Catalog definitions, threat levels and approvals.
 mod holding;
+// Confirmations of pending calls, and calls that are checked again.
+mod confirming;
 // Access policy, as for picks.
 mod eligibility;
 mod sources;

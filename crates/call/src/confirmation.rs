@@ -1,0 +1,193 @@
+//! The confirmation of a pending call: the only value that makes the call valid.
+
+use std::pin::Pin;
+
+use picktools::catalog::Tool;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::definition::relevant_members;
+use super::{PendingCall, PendingReason, ValidCall};
+
+/// The name under which approvals of tickets are recorded.
+const APPROVAL: &str = "approval";
+
+/// Decides on pending calls: it asks a person, or applies a policy.
+///
+/// An implementation is the place at which a program decides. Its `Ok` is the only source of a
+/// [`Confirmation`] apart from an approval in an [`ApprovalQueue`](super::ApprovalQueue).
+pub trait CallDecider: Send + Sync {
+    /// The answer for a call that is not allowed.
+    type Refusal;
+
+    /// Decides on a call; [`PendingCall::awaits`] says why it waits. `Ok` allows this one call, and
+    /// names the decider for records.
+    fn decide<'a>(&'a self, call: &'a PendingCall) -> DeciderFuture<'a, Self::Refusal>;
+}
+
+/// The future of [`CallDecider::decide`].
+pub type DeciderFuture<'a, R> = Pin<Box<dyn Future<Output = Result<&'static str, R>> + Send + 'a>>;
+
+/// The decision of a person or a policy that one pending call may run.
+///
+/// It is made by [`PendingCall::ask`] or [`ApprovalQueue::approve`](super::ApprovalQueue::approve),
+/// and it holds for one tool definition with one set of arguments. The type system guarantees that
+/// a decider or an approval saw a call before it became valid. It does not guarantee that the
+/// decider asked a person, that the decision is recent, or that the call runs only once.
+///
+/// ```
+/// use picktools::catalog::Safety;
+/// use picktools::{Access, Catalog, Tool};
+/// use picktools_call::{CallDecider, DeciderFuture, HydratedCall, Hydrator, PendingCall};
+/// use picktools_provider::{Arguments, ToolCall};
+/// use serde_json::json;
+///
+/// /// Allows every call, for a test.
+/// struct AllowAll;
+///
+/// impl CallDecider for AllowAll {
+///     type Refusal = String;
+///
+///     fn decide<'a>(&'a self, _: &'a PendingCall) -> DeciderFuture<'a, String> {
+///         Box::pin(async { Ok("test policy") })
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut pay = Tool::without_arguments("pay", "Pays the bill");
+/// let required_approvals = vec!["finance".to_owned()];
+/// pay.safety = Some(Safety { threat_level: None, required_approvals });
+/// let hydrator = Hydrator::new(Catalog::from_tools([pay])?, &Access::default())?;
+/// let arguments = Arguments::Json(json!({}));
+/// let call = ToolCall { id: None, name: "pay".to_owned(), arguments };
+/// let HydratedCall::NeedsApproval(pending) = hydrator.hydrate(&call)? else { unreachable!() };
+/// let confirmation = pending.ask(&AllowAll).await?;
+/// let valid = pending.confirm(confirmation)?;
+/// assert_eq!(valid.confirmation().map(|confirmation| confirmation.by()), Some("test policy"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nothing else makes one:
+///
+/// ```compile_fail,E0451
+/// use picktools_call::{Confirmation, PendingReason};
+///
+/// let forged = Confirmation { by: "me", reason: PendingReason::Confirmation, call: [0; 32] };
+/// ```
+///
+/// ```compile_fail,E0277
+/// let forged: picktools_call::Confirmation = serde_json::from_str("{}").unwrap();
+/// ```
+///
+/// A pending call does not give its valid call away without one:
+///
+/// ```compile_fail,E0599
+/// fn release(pending: picktools_call::PendingCall) -> picktools_call::ValidCall {
+///     pending.into_parts().0
+/// }
+/// ```
+///
+/// ```compile_fail,E0616
+/// fn release(pending: picktools_call::PendingCall) -> picktools_call::ValidCall {
+///     pending.call
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Confirmation {
+    by: &'static str,
+    reason: PendingReason,
+    /// The digest of the tool's definition and the arguments.
+    #[serde(skip)]
+    call: [u8; 32],
+}
+
+/// Error of a confirmation that is for another call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot confirm the call of {tool}: the confirmation is for other arguments or another \
+     definition; ask for a confirmation of this call"
+)]
+pub struct OtherCallError {
+    /// The id of the tool.
+    pub tool: String,
+}
+
+impl Confirmation {
+    /// Makes the confirmation of an approved ticket.
+    pub(super) fn from_approval(call: &PendingCall) -> Self {
+        Self::new(APPROVAL, call)
+    }
+
+    fn new(by: &'static str, call: &PendingCall) -> Self {
+        Self {
+            by,
+            reason: call.awaits.clone(),
+            call: digest_call(call.tool(), call.arguments()),
+        }
+    }
+
+    /// Returns the name of the decider, or `approval` for an approved ticket.
+    pub fn by(&self) -> &str {
+        self.by
+    }
+
+    /// Returns the reason for which the call waited.
+    pub fn reason(&self) -> &PendingReason {
+        &self.reason
+    }
+
+    /// Returns `true` if the confirmation is for this call and for the reason for which it waits.
+    pub fn is_for(&self, call: &PendingCall) -> bool {
+        self.covers(&call.awaits) && self.call == digest_call(call.tool(), call.arguments())
+    }
+
+    /// Returns `true` if the decision holds for a call that waits for this reason. A decision about
+    /// a policy of the tool includes the question if the call may run at all.
+    fn covers(&self, reason: &PendingReason) -> bool {
+        self.reason == *reason || *reason == PendingReason::Confirmation
+    }
+}
+
+impl PendingCall {
+    /// Asks a decider if the call may run. The confirmation is for this call only.
+    ///
+    /// # Errors
+    ///
+    /// The decider's refusal.
+    pub async fn ask<D: CallDecider + ?Sized>(
+        &self,
+        decider: &D,
+    ) -> Result<Confirmation, D::Refusal> {
+        let by = decider.decide(self).await?;
+        Ok(Confirmation::new(by, self))
+    }
+
+    /// Makes the call valid.
+    ///
+    /// # Errors
+    ///
+    /// [`OtherCallError`] if the confirmation is not for this call.
+    pub fn confirm(self, confirmation: Confirmation) -> Result<ValidCall, OtherCallError> {
+        if !confirmation.is_for(&self) {
+            let tool = self.call.tool.id.clone();
+            return Err(OtherCallError { tool });
+        }
+        Ok(self.into_valid(confirmation))
+    }
+
+    pub(super) fn into_valid(self, confirmation: Confirmation) -> ValidCall {
+        ValidCall {
+            confirmation: Some(confirmation),
+            ..self.call
+        }
+    }
+}
+
+/// Digests a call: the relevant members of its definition, and its arguments.
+fn digest_call(tool: &Tool, arguments: &Value) -> [u8; 32] {
+    let members = relevant_members(tool);
+    Sha256::digest(json!([members, arguments]).to_string()).into()
+}

@@ -1,0 +1,25 @@
+//! The members of a definition on which the validation and the confirmation of a call depend.
+
+use picktools::catalog::Tool;
+use serde_json::{Value, json};
+
+/// The members with their values, by name. Members for picks only, such as tags, are not among
+/// them. The access policy decides on roles, modes and costs each time.
+type RelevantMembers = [(&'static str, Value); 11];
+
+/// Returns the members that decide what a call does and if it is valid.
+pub(super) fn relevant_members(tool: &Tool) -> RelevantMembers {
+    [
+        ("id", json!(tool.id)),
+        ("name", json!(tool.name)),
+        ("description", json!(tool.description)),
+        ("parameters", json!(tool.parameters)),
+        ("source", json!(tool.source)),
+        ("untrusted", json!(tool.untrusted)),
+        ("no_schema_mode", json!(tool.no_schema_mode)),
+        ("safe", json!(tool.safe)),
+        ("safety", json!(tool.safety)),
+        ("annotations", json!(tool.annotations)),
+        ("http", json!(tool.http)),
+    ]
+}
