@@ -146,7 +146,7 @@ impl Confirmation {
 
     /// Returns `true` if the decision holds for a call that waits for this reason. A decision about
     /// a policy of the tool includes the question if the call may run at all.
-    fn covers(&self, reason: &PendingReason) -> bool {
+    pub(super) fn covers(&self, reason: &PendingReason) -> bool {
         self.reason == *reason || *reason == PendingReason::Confirmation
     }
 }

@@ -1,5 +1,7 @@
 //! The members of a definition on which the validation and the confirmation of a call depend.
 
+use std::sync::Arc;
+
 use picktools::catalog::Tool;
 use serde_json::{Value, json};
 
@@ -22,4 +24,21 @@ pub(super) fn relevant_members(tool: &Tool) -> RelevantMembers {
         ("annotations", json!(tool.annotations)),
         ("http", json!(tool.http)),
     ]
+}
+
+/// Returns the names of the relevant members in which two definitions differ.
+pub(super) fn changed_members(before: &Arc<Tool>, after: &Arc<Tool>) -> Vec<&'static str> {
+    let mut changed = Vec::new();
+    if Arc::ptr_eq(before, after) {
+        return changed;
+    }
+    let pairs = relevant_members(before)
+        .into_iter()
+        .zip(relevant_members(after));
+    for ((name, old), (_, new)) in pairs {
+        if old != new {
+            changed.push(name);
+        }
+    }
+    changed
 }

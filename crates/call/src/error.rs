@@ -126,6 +126,24 @@ pub enum CallError {
         /// The tool's id.
         tool: String,
     },
+    /// The tool of an earlier call is no longer in the catalog, or the model was not shown it.
+    #[error("{tool} is no longer in the catalog; validate the call again with the current tools")]
+    Removed {
+        /// The tool's id.
+        tool: String,
+    },
+    /// The definition is not the one for which an earlier call was validated.
+    #[error(
+        "the definition of {tool} has changed since the call was validated ({}); validate the \
+         call again",
+        members.join(", ")
+    )]
+    Changed {
+        /// The tool's id.
+        tool: String,
+        /// The members of the definition that differ.
+        members: Vec<&'static str>,
+    },
     /// The arguments match the schema, but not the type into which the program deserialises them.
     #[error("the arguments of {tool} do not match the type of the program: {reason}")]
     Typed {

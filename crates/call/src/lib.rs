@@ -26,7 +26,9 @@ pub mod repair;
 mod repairer;
 mod parallel;
 mod pending;
+mod resolution;
 mod results;
+mod revalidation;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,11 +51,8 @@ pub use repairer::{FaultyCall, RepairFuture, Repairer};
 use self::normalise::{ArgumentSchema, unknown_properties};
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility, IneligibleReason};
-use picktools::catalog::{Catalog, Effects, NoSchemaMode, Tool};
-use picktools::excerpt::{cut, escape, marked, shows};
-use picktools::names::{
-    NameScope, NameTable, Resolution, ResolvedTool, ResolvedVia, log_unknown, log_use,
-};
+use picktools::catalog::{Catalog, NoSchemaMode, Tool};
+use picktools::names::{NameTable, ResolvedTool, ResolvedVia, log_use};
 pub use picktools::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
 use picktools_provider::{Arguments, Provider, ToolCall, Translation};
 
@@ -422,71 +421,6 @@ impl Hydrator {
         self.finish(call, resolved, arguments)
     }
 
-    /// Resolves a called name to a tool that the caller may run. Names that the model was shown
-    /// take precedence.
-    pub fn resolve(&self, name: &str) -> Result<ResolvedTool, CallError> {
-        self.resolve_unlogged(name).inspect_err(|error| {
-            if let CallError::UnknownTool { name, .. } = error {
-                log_unknown(name);
-            }
-        })
-    }
-
-    fn resolve_unlogged(&self, name: &str) -> Result<ResolvedTool, CallError> {
-        let resolved = self.find(name)?;
-        if self.admits(resolved.tool) {
-            return Ok(resolved);
-        }
-        if !self.was_shown(resolved.tool) {
-            return Err(CallError::UnknownTool {
-                name: marked(name, 100).into_owned(),
-                suggestions: Vec::new(),
-            });
-        }
-        let tool = self.callable.catalog.tool(resolved.tool).id.clone();
-        Err(CallError::Ineligible {
-            tool,
-            reasons: self.callable.eligibility.reasons(resolved.tool),
-        })
-    }
-
-    fn find(&self, name: &str) -> Result<ResolvedTool, CallError> {
-        let requested = || marked(name, 100).into_owned();
-        let is_invisible = |c: char| c != ' ' && !shows(c);
-        let shown = |name: &str| self.advertised.get(name).copied();
-        let scope = NameScope {
-            catalog: &self.callable.catalog,
-            shown: self.provider.is_some().then_some(&shown),
-            has_client_prefix: self.provider == Some(Provider::Mcp),
-            may_mean: &|tool| self.was_shown(tool) || self.is_quarantined(tool),
-            may_suggest: &|tool| self.admits(tool),
-        };
-        match self.callable.names.resolve_in(name, &scope) {
-            Resolution::Tool(resolved) if resolved.via != ResolvedVia::Normalised => Ok(resolved),
-            Resolution::Tool(resolved) => match name.trim().chars().find(|&c| is_invisible(c)) {
-                None => Ok(resolved),
-                Some(invisible) => Err(CallError::HiddenCharacter {
-                    name: cut(&escape(name, is_invisible), 100).into_owned(),
-                    character: format!("U+{:04X}", u32::from(invisible)),
-                }),
-            },
-            Resolution::Ambiguous(tools) => {
-                let mut candidates = Vec::with_capacity(tools.len());
-                for tool in tools {
-                    candidates.push(self.callable.catalog.tool(tool).id.clone());
-                }
-                Err(CallError::AmbiguousTool {
-                    name: requested(),
-                    candidates,
-                })
-            }
-            Resolution::Unknown { suggestions } => Err(CallError::UnknownTool {
-                name: requested(),
-                suggestions,
-            }),
-        }
-    }
-
     /// Parses the arguments and validates them against the tool's schema.
     fn arguments(&self, id: ToolId, sent: &Arguments) -> Result<CheckedArguments, CallError> {
         let tool = self.callable.catalog.tool(id);
@@ -560,15 +494,24 @@ impl Hydrator {
                     None => Err(CallError::malformed(&tool.id, reason)),
                 },
             },
-            Arguments::Json(value) => match arguments::measure(value, max_bytes) {
-                Ok(_) => Ok((value.clone(), Vec::new())),
-                Err(arguments::ExceededLimit::Bytes(bytes)) => Err(CallError::TooLarge {
-                    tool: tool.id.clone(),
-                    bytes,
-                    most: max_bytes,
-                }),
-                Err(limit) => Err(CallError::malformed(&tool.id, limit.to_string())),
-            },
+            Arguments::Json(value) => {
+                self.check_size(tool, value)?;
+                Ok((value.clone(), Vec::new()))
+            }
+        }
+    }
+
+    /// Checks the size and the depth of arguments.
+    fn check_size(&self, tool: &Tool, arguments: &Value) -> Result<(), CallError> {
+        let max_bytes = self.max_argument_bytes;
+        match arguments::measure(arguments, max_bytes) {
+            Ok(_) => Ok(()),
+            Err(arguments::ExceededLimit::Bytes(bytes)) => Err(CallError::TooLarge {
+                tool: tool.id.clone(),
+                bytes,
+                most: max_bytes,
+            }),
+            Err(limit) => Err(CallError::malformed(&tool.id, limit.to_string())),
         }
     }
 
@@ -590,12 +533,6 @@ impl Hydrator {
             resolved.deprecated,
         );
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
-        if no_schema_mode == Some(NoSchemaMode::ReadOnly) && tool.effects() == Effects::Writes {
-            return Err(CallError::NotReadOnly {
-                tool: tool.id.clone(),
-            });
-        }
-        let awaits = PendingReason::from_policy(&tool, &self.callable.access, no_schema_mode);
         let call = ValidCall {
             id: call.id.clone(),
             marked_unsafe: tool.is_unsafe(),
@@ -615,9 +552,6 @@ impl Hydrator {
             confirmation: None,
             tool,
         };
-        Ok(match awaits {
-            Some(awaits) => HydratedCall::NeedsApproval(PendingCall { call, awaits }),
-            None => HydratedCall::Ready(call),
-        })
+        self.apply_policy(call, None)
     }
 }

@@ -45,6 +45,8 @@ impl Hydrator {
             | CallError::Malformed { tool, .. }
             | CallError::Invalid { tool, .. }
             | CallError::NotReadOnly { tool }
+            | CallError::Removed { tool }
+            | CallError::Changed { tool, .. }
             | CallError::Typed { tool, .. } => {
                 *tool = marked(&call.name, MAX_NAME_CHARS).into_owned();
             }

@@ -228,32 +228,54 @@ impl ToolManager {
         self.execute_unboxed(call).boxed()
     }
 
+    /// Runs a call that was validated earlier, such as a step of a plan, maybe by a [`Hydrator`] of
+    /// another catalog or caller.
+    ///
+    /// The manager checks it again: its own catalog must have the tool with the same definition,
+    /// and its own access policy must allow the call. A call that needs a confirmation here is
+    /// confirmed, unless [`ValidCall::confirmation`] answers the question. The other stages are
+    /// those of [`execute`](Self::execute).
+    pub fn run(&self, call: ValidCall) -> BoxFuture<'_, ExecutedCall> {
+        self.run_hydrated(HydratedCall::Ready(call)).boxed()
+    }
+
+    /// Runs a call that waits for a confirmation, once the manager's [`Confirm`] hook allows it. The
+    /// call is checked again, as in [`run`](Self::run).
+    pub fn run_pending(&self, call: PendingCall) -> BoxFuture<'_, ExecutedCall> {
+        self.run_hydrated(HydratedCall::NeedsApproval(call)).boxed()
+    }
+
+    async fn run_hydrated(&self, call: HydratedCall) -> ExecutedCall {
+        let running = RunningCall::new(&self.shared);
+        let redacted = RedactedCall::from_hydrated(&running.call_id, &call);
+        match self.hydrator.revalidate(call) {
+            Err(error) => {
+                let result = ToolResult::failure(error_type(&error), error.to_string());
+                self.finish(&redacted, None, result)
+            }
+            Ok(hydrated) => self.confirm_and_run(&running, redacted, hydrated).await,
+        }
+    }
+
     async fn execute_unboxed(&self, call: &ToolCall) -> ExecutedCall {
-        let call_id = format!(
-            "call_{}",
-            self.shared.next_call.fetch_add(1, Ordering::Relaxed)
-        );
-        let cancellation = CancellationToken::new();
-        lock(&self.shared.cancellations).insert(call_id.clone(), cancellation.clone());
-        let _guard = RunningCallGuard {
-            shared: &self.shared,
-            call_id: &call_id,
-            _cancelled: cancellation.clone().drop_guard(),
-        };
+        let running = RunningCall::new(&self.shared);
         match self.hydrator.hydrate(call) {
-            Err(error) => self.reject(&call_id, call, &error),
-            Ok(hydrated) => self.confirm_and_run(&call_id, hydrated, cancellation).await,
+            Err(error) => self.reject(&running.call_id, call, &error),
+            Ok(hydrated) => {
+                let redacted = RedactedCall::from_hydrated(&running.call_id, &hydrated);
+                self.confirm_and_run(&running, redacted, hydrated).await
+            }
         }
     }
 
     /// Asks for a confirmation if the call needs one, and runs the call.
     async fn confirm_and_run(
         &self,
-        call_id: &str,
+        running: &RunningCall<'_>,
+        redacted: RedactedCall,
         hydrated: HydratedCall,
-        cancellation: CancellationToken,
     ) -> ExecutedCall {
-        let redacted = RedactedCall::from_hydrated(call_id, &hydrated);
+        let cancellation = running.cancellation.clone();
         let Some(tool) = self.shared.runners.get(&hydrated.tool().id) else {
             let failure =
                 ToolResult::failure(ErrorType::System, "no runner is registered for this tool");
@@ -261,7 +283,7 @@ impl ToolManager {
         };
         let needs_confirmation = hydrated.tool().is_unsafe() || tool.requires_confirmation();
         let hydrated = match hydrated {
-            HydratedCall::Ready(valid) if needs_confirmation => {
+            HydratedCall::Ready(valid) if needs_confirmation && valid.confirmation().is_none() => {
                 HydratedCall::NeedsApproval(PendingCall::new(valid, PendingReason::Confirmation))
             }
             other => other,
@@ -313,7 +335,9 @@ impl ToolManager {
             redacted: &redacted,
             tool,
         };
-        let result = self.run(&redacted, tool, valid, cancellation).await;
+        let result = self
+            .run_within_limits(&redacted, tool, valid, cancellation)
+            .await;
         std::mem::forget(guard);
         if result.is_success() {
             claim.keep();
@@ -381,9 +405,6 @@ impl ToolManager {
                 let result = ToolResult::failure(ErrorType::Validation, message);
                 return self.publish_end(&redacted, runner, result);
             }
-            CallError::Ineligible { .. } | CallError::NotReadOnly { .. } => {
-                ToolResult::failure(ErrorType::Permission, message)
-            }
             CallError::Invalid {
                 faults, example, ..
             } => {
@@ -396,7 +417,7 @@ impl ToolManager {
                     None => result,
                 }
             }
-            _ => ToolResult::failure(ErrorType::Validation, message),
+            _ => ToolResult::failure(error_type(error), message),
         };
         self.finish(&redacted, runner, result)
     }
@@ -512,6 +533,14 @@ fn effect(tool: &dyn RunnableTool, call: &ValidCall) -> CallEffect {
     }
 }
 
+/// Returns the type of the failure of a call that cannot run.
+fn error_type(error: &CallError) -> ErrorType {
+    match error {
+        CallError::Ineligible { .. } | CallError::NotReadOnly { .. } => ErrorType::Permission,
+        _ => ErrorType::Validation,
+    }
+}
+
 /// Formats argument faults as one line, missing arguments first.
 fn format_faults(faults: &[ArgumentFault]) -> String {
     let (mut missing, mut others) = (Vec::new(), Vec::new());
@@ -530,15 +559,30 @@ fn write_failure(error: &FileError) -> ToolResult {
         .suggest("Read the file first, then write it.")
 }
 
-/// A guard that cancels a running call and removes its token when it is dropped.
-struct RunningCallGuard<'a> {
+/// A running call. When dropped, it is cancelled and its token is removed.
+struct RunningCall<'a> {
     shared: &'a ManagerState,
-    call_id: &'a str,
-    _cancelled: tokio_util::sync::DropGuard,
+    call_id: String,
+    cancellation: CancellationToken,
 }
 
-impl Drop for RunningCallGuard<'_> {
+impl<'a> RunningCall<'a> {
+    fn new(shared: &'a ManagerState) -> Self {
+        let number = shared.next_call.fetch_add(1, Ordering::Relaxed);
+        let call_id = format!("call_{number}");
+        let cancellation = CancellationToken::new();
+        lock(&shared.cancellations).insert(call_id.clone(), cancellation.clone());
+        Self {
+            shared,
+            call_id,
+            cancellation,
+        }
+    }
+}
+
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.cancellations).remove(self.call_id);
+        self.cancellation.cancel();
+        lock(&self.shared.cancellations).remove(&self.call_id);
     }
 }

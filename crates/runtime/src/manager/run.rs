@@ -26,8 +26,8 @@ const SPIN: Duration = Duration::from_micros(20);
 const MAX_RESULT_BYTES: usize = 8 << 20;
 
 impl ToolManager {
-    /// Runs a valid call and returns its result within the limits.
-    pub(super) async fn run(
+    /// Runs a confirmed call and returns its result within the limits.
+    pub(super) async fn run_within_limits(
         &self,
         redacted: &RedactedCall,
         tool: &Arc<dyn RunnableTool>,

@@ -4,6 +4,8 @@
 mod running;
 mod running_faults;
 mod running_policy;
+// Calls that were validated earlier.
+mod running_plans;
 // Remote tools: HTTP operations and MCP tools, against test servers.
 mod running_http;
 mod running_mcp;
