@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{CallError, HydratedCall, Hydrator, Repairer};
+use super::{CallError, HydratedCall, Hydrator, LimitedRepairer, Repairer};
 use crate::client::{ClientError, ToolClient};
 use picktools::catalog::Tool;
 use picktools_provider::{
     CallResult, Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate,
 };
-
-/// The largest number of calls per answer that a repairer handles, because repairs cost time and
-/// money.
-const MAX_REPAIRS: usize = 16;
 
 /// Options of [`tool_call`].
 #[derive(Clone, Default)]
@@ -157,20 +153,12 @@ pub async fn tool_call(
         .map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation);
     let (mut calls, mut refused) = (Vec::new(), Vec::new());
-    let mut repairs = MAX_REPAIRS;
+    let repairer = options.repairer.as_deref().map(LimitedRepairer::new);
     for call in hydrator.expand_parallel(provider.calls(&response)?) {
-        let mut hydrated = hydrator.hydrate(&call);
-        let is_repairable = matches!(
-            hydrated,
-            Err(CallError::Malformed { .. } | CallError::Invalid { .. })
-        );
-        if let Some(repairer) = &options.repairer
-            && is_repairable
-            && repairs > 0
-        {
-            repairs -= 1;
-            hydrated = hydrator.hydrate_with(&call, repairer.as_ref()).await;
-        }
+        let hydrated = match &repairer {
+            Some(repairer) => hydrator.hydrate_with(&call, repairer).await,
+            None => hydrator.hydrate(&call),
+        };
         if let Err(error) = &hydrated {
             refused.push(hydrator.error_result(&call, error));
         }

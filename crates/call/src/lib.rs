@@ -46,7 +46,7 @@ pub use error::{CallError, RepairError};
 pub use normalise::UnknownProperty;
 pub use parallel::join_results;
 pub use pending::PendingReason;
-pub use repairer::{FaultyCall, RepairFuture, Repairer};
+pub use repairer::{FaultyCall, LimitedRepairer, RepairFuture, Repairer};
 
 use self::normalise::{ArgumentSchema, unknown_properties};
 use picktools::ToolId;

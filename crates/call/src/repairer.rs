@@ -1,12 +1,16 @@
 //! The [`Repairer`] trait: rewrites invalid arguments, which are then validated again.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
 use super::{CallError, HydratedCall, Hydrator, Repair, RepairError, changes};
 use picktools::catalog::Tool;
 use picktools_provider::{Arguments, ToolCall};
+
+/// The largest number of calls per answer that are repaired, because repairs cost time and money.
+const MAX_REPAIRS: usize = 16;
 
 /// A component that rewrites invalid arguments, such as a model that sees the error.
 pub trait Repairer: Send + Sync {
@@ -33,6 +37,40 @@ pub struct FaultyCall<'a> {
     pub arguments: &'a str,
     /// The error of the call.
     pub problem: &'a CallError,
+}
+
+/// A repairer for the calls of one answer: it asks another repairer about the first 16 faulty calls.
+pub struct LimitedRepairer<'a> {
+    repairer: &'a dyn Repairer,
+    remaining: AtomicUsize,
+}
+
+impl<'a> LimitedRepairer<'a> {
+    /// Limits a repairer for the calls of one answer.
+    pub fn new(repairer: &'a dyn Repairer) -> Self {
+        Self {
+            repairer,
+            remaining: AtomicUsize::new(MAX_REPAIRS),
+        }
+    }
+}
+
+impl Repairer for LimitedRepairer<'_> {
+    fn name(&self) -> &str {
+        self.repairer.name()
+    }
+
+    fn repair<'a>(&'a self, call: FaultyCall<'a>) -> RepairFuture<'a> {
+        let take = |remaining: usize| remaining.checked_sub(1);
+        let taken = self
+            .remaining
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() {
+            return self.repairer.repair(call);
+        }
+        let reason = format!("{MAX_REPAIRS} other calls of the answer were faulty too");
+        Box::pin(std::future::ready(Err(RepairError { reason })))
+    }
 }
 
 impl Hydrator {

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
+use picktools_llm::LlmRepairer;
 use serde_json::{Map, Value};
 
 use super::heading;
@@ -38,6 +39,37 @@ pub(super) struct LlmArgs {
     /// A null removes a member, as in {"temperature": null}.
     #[arg(long, value_name = "JSON")]
     llm_extra: Option<String>,
+}
+
+/// The repair of invalid calls with a language model.
+#[derive(Args)]
+pub(super) struct RepairArgs {
+    /// Repair invalid arguments with a language model, once per call.
+    ///
+    /// Needs --llm-url and --llm-model. The model receives the arguments and the schema of the
+    /// tool, and its answer is validated again. It is not asked about calls of unsafe tools and of
+    /// tools without a schema.
+    #[arg(long, help_heading = heading::CALLS)]
+    repair_llm: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
+}
+
+impl RepairArgs {
+    /// Returns the repairer, if calls are to be repaired.
+    pub(super) fn repairer(&self) -> anyhow::Result<Option<LlmRepairer>> {
+        if !self.repair_llm {
+            return Ok(None);
+        }
+        let Llm {
+            client,
+            model,
+            extra,
+            timeout,
+        } = self.llm.open("repairing calls")?;
+        let repairer = LlmRepairer::new(client, &model)?;
+        Ok(Some(repairer.extra(extra).timeout(timeout)))
+    }
 }
 
 /// A language model that is ready for use.

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use picktools::Catalog;
 use picktools_audit::AuditSettings;
+use picktools_call::Repairer;
 use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_import::mcp::Configuration;
@@ -17,6 +18,7 @@ use picktools_store::{RedisStore, SharedCatalog, SnapshotStatus, StoreError};
 use tokio::sync::Notify;
 
 use crate::interruption::{SignalRequest, Signals};
+use crate::llm::RepairArgs;
 use crate::reading::{self, ReadingArgs};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
@@ -81,6 +83,8 @@ pub(super) struct GatewayArgs {
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
+    #[command(flatten)]
+    repair: RepairArgs,
     /// Time that lists and searches wait for servers that are starting, in seconds.
     ///
     /// It begins with the start of the gateway. Tools of slower servers arrive later, and clients are
@@ -308,6 +312,8 @@ impl GatewayArgs {
             self.published.borrow_mut().gateways.clone_from(&store);
         }
         let (pins, queue) = approvals(store.as_ref(), &state)?;
+        let repairer = self.repair.repairer()?;
+        let repairer = repairer.map(|repairer| Arc::new(repairer) as Arc<dyn Repairer>);
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings,
@@ -318,6 +324,7 @@ impl GatewayArgs {
             list_wait: Duration::from_secs(self.list_wait),
             meter: Arc::new(Counters::default()),
             pins: Some(pins),
+            repairer,
             queue: Some(queue),
             store,
         })

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use super::asking::AccessArgs;
 use super::interruption::Signals;
+use super::llm::RepairArgs;
 use super::numbers::integer;
 use super::reading::{ReadingArgs, open_aliases};
 use super::runners::runners;
@@ -84,6 +85,8 @@ pub(super) struct RunningArgs {
     /// refused. The option does not allow calls that the access policy forbids.
     #[arg(long, short, help_heading = heading::CALLS)]
     yes: bool,
+    #[command(flatten)]
+    repair: RepairArgs,
     /// Time limit of a call in milliseconds.
     ///
     /// A limit that the tool itself defines takes precedence.
@@ -150,6 +153,9 @@ impl RunningArgs {
         };
         if let Some(aliases) = aliases {
             builder = builder.aliases(aliases);
+        }
+        if let Some(repairer) = self.repair.repairer()? {
+            builder = builder.repairer(repairer);
         }
         let builder = builder.root(self.root).confirm(confirmation);
         let manager = builder
@@ -323,11 +329,18 @@ fn show(event: &Event, lost: u64, json: bool) -> anyhow::Result<()> {
     }
     let name = marked(&event.call.names.canonical, MAX_ARGUMENT_CHARS);
     match &event.kind {
-        EventKind::Start { arguments, .. } => {
+        EventKind::Start {
+            arguments,
+            repaired,
+            ..
+        } => {
             output::note(format!(
                 "{name} {}",
                 marked(&arguments.to_string(), MAX_ARGUMENT_CHARS)
             ));
+            for repair in repaired {
+                output::note(format!("  {}", marked(repair, MAX_ARGUMENT_CHARS)));
+            }
         }
         // Results and errors are printed later, in the order of the calls.
         EventKind::Chunk { chunk } => chunk

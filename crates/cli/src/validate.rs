@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use super::asking::AccessArgs;
 use super::calls::{InvalidEntry, TextCallArgs, read_calls};
-use super::llm::Llm;
-use super::llm::LlmArgs;
+use super::llm::RepairArgs;
 use super::numbers::integer;
 use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
@@ -65,15 +64,8 @@ pub(super) struct ValidateCommand {
         value_parser = integer::<usize>,
         allow_negative_numbers = true, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
-    /// Repair invalid arguments with a language model, once per call.
-    ///
-    /// Needs --llm-url and --llm-model. The model receives the arguments and the schema of the
-    /// tool, and its answer is validated again. It is not asked about calls of unsafe tools and of
-    /// tools without a schema.
-    #[arg(long, help_heading = heading::CALLS)]
-    repair_llm: bool,
     #[command(flatten)]
-    llm: LlmArgs,
+    repair: RepairArgs,
     /// Print the error messages for refused calls in the provider's format.
     ///
     /// These are messages or items to send back to the model in the next API request to --provider.
@@ -124,11 +116,8 @@ enum ValidationOutcome {
 impl ValidateCommand {
     /// Returns exit code 1 if a call is refused.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let call_repairer = if self.repair_llm {
-            Some(CallRepairer::new(&self.llm)?)
-        } else {
-            None
-        };
+        let repairer = self.repair.repairer()?;
+        let call_repairer = repairer.map(CallRepairer::new).transpose()?;
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
@@ -241,16 +230,7 @@ struct CallRepairer {
 }
 
 impl CallRepairer {
-    fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
-        let Llm {
-            client,
-            model,
-            extra,
-            timeout,
-        } = llm.open("repairing calls")?;
-        let repairer = LlmRepairer::new(client, &model)?
-            .extra(extra)
-            .timeout(timeout);
+    fn new(repairer: LlmRepairer) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;

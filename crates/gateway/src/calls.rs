@@ -26,11 +26,11 @@ use tracing::field::Empty;
 use crate::confirmation::{Approvals, ConfirmationRequest, ConfirmationStep};
 use crate::elicitations::{AwaitedInput, CallIdentity, InputAnswers, call_identity};
 use crate::hub::{FIRST_LISTING_TIMEOUT, Hub};
-use crate::journal::{Approval, ApprovalSubject, CallEntry};
+use crate::journal::{Approval, ApprovalSubject, CallEntry, CallEntryGuard};
 use crate::large_results::ResultOrigin;
 use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{self, RelayedCall};
+use crate::relay::{self, RelayedCall, cancelled_by};
 use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
@@ -144,7 +144,7 @@ impl CallRunner<'_> {
             let resolved = resolved.filter(|_| refusal.is_none());
             let tool = resolved.map(|resolved| view.hydrator.catalog().tool(resolved.tool));
             let tool = tool.cloned();
-            let call_entry = self.gateway.journal.record_call(|| CallEntry {
+            let mut call_entry = self.gateway.journal.record_call(|| CallEntry {
                 key: Arc::clone(&self.caller.key),
                 role: Arc::clone(&self.caller.role),
                 session: Arc::clone(&self.caller.owner.0),
@@ -152,6 +152,7 @@ impl CallRunner<'_> {
                 tool: tool.clone(),
                 deprecated: resolved.is_some_and(|resolved| resolved.deprecated),
                 arguments: call.arguments.clone(),
+                rewritten: None,
             });
             let span = tracing::info_span!(target: "picktools::span", "call", tool = Empty, outcome = Empty);
             if let Some(tool) = &tool {
@@ -160,7 +161,7 @@ impl CallRunner<'_> {
             let outcome = match refusal {
                 Some(refusal) => Err(refusal),
                 None => {
-                    self.validate_and_relay(snapshot, view, call, input_answers)
+                    self.validate_and_relay(snapshot, view, call, input_answers, &mut call_entry)
                         .instrument(span.clone())
                         .await
                 }
@@ -205,6 +206,7 @@ impl CallRunner<'_> {
         mut view: Arc<View>,
         call: ToolCall,
         input_answers: InputAnswers,
+        call_entry: &mut CallEntryGuard<'_>,
     ) -> Result<CallOutcome, Refusal> {
         let requested = call.name.clone();
         let source = view
@@ -227,8 +229,9 @@ impl CallRunner<'_> {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        let hydrated = view.hydrator.hydrate(&call);
-        let hydrated = match hydrated.map_err(Refusal::from_call_error)? {
+        let hydrated = self.validate(&view, &call).await?;
+        call_entry.note_rewrite(&hydrated);
+        let hydrated = match hydrated {
             HydratedCall::Ready(call)
                 if call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm =>
             {
@@ -271,6 +274,21 @@ impl CallRunner<'_> {
         };
         self.relay_call(snapshot, &call, &upstream, answers.upstream)
             .await
+    }
+
+    /// Validates a call, and lets the repairer rewrite invalid arguments once.
+    async fn validate(&self, view: &View, call: &ToolCall) -> Result<HydratedCall, Refusal> {
+        let hydrated = match &self.gateway.repairer {
+            None => view.hydrator.hydrate(call),
+            Some(repairer) => tokio::select! {
+                biased;
+                hydrated = view.hydrator.hydrate_with(call, repairer.as_ref()) => hydrated,
+                () = cancelled_by(self.context) => {
+                    return Err(Refusal::new(Code::Cancelled, "the call was cancelled"));
+                }
+            },
+        };
+        hydrated.map_err(Refusal::from_call_error)
     }
 
     /// Sends a confirmed call to its upstream. The result is the bounded answer, or a question to

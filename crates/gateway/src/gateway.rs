@@ -14,6 +14,7 @@ use futures_util::future::{BoxFuture, join_all};
 use picktools::Catalog;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_audit::{AuditUploader, AuditWriter};
+use picktools_call::Repairer;
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
 use picktools_state::{StateStore, StoreFault, keys, lock};
@@ -68,6 +69,9 @@ pub struct GatewayOptions {
     pub tool_cache: Option<PathBuf>,
     /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
+    /// The repairer of invalid arguments, such as a language model. It is asked once per call, and not
+    /// about unsafe tools.
+    pub repairer: Option<Arc<dyn Repairer>>,
     /// The queue for unsafe calls of clients that cannot ask a person. If `None`, such calls are
     /// refused.
     pub queue: Option<CallQueue>,
@@ -95,6 +99,7 @@ impl GatewayOptions {
             environment: Arc::new(|_: &str| None),
             tool_cache: None,
             pins: None,
+            repairer: None,
             queue: None,
             store: None,
             meter: Arc::new(Counters::default()),
@@ -255,6 +260,7 @@ impl Gateway {
             environment,
             tool_cache,
             pins,
+            repairer,
             queue,
             store,
             meter,
@@ -294,6 +300,7 @@ impl Gateway {
             elicitations: PendingElicitations::default(),
             session_approvals: SessionApprovals::default(),
             large_results: LargeResults::default(),
+            repairer,
             queue,
             sessions,
             store: store.clone(),

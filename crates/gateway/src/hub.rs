@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::Catalog;
-use picktools_call::CallError;
+use picktools_call::{CallError, Repairer};
 use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -49,6 +49,8 @@ pub struct Hub {
     pub(crate) elicitations: PendingElicitations,
     pub(crate) session_approvals: SessionApprovals,
     pub(crate) large_results: LargeResults,
+    /// Rewrites invalid arguments.
+    pub(crate) repairer: Option<Arc<dyn Repairer>>,
     /// The calls that are pending approval. If `None`, they are refused.
     pub queue: Option<CallQueue>,
     /// The store for shared state other than approvals and calls.

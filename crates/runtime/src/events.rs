@@ -60,6 +60,8 @@ pub enum EventKind {
         validated: bool,
         /// The mode for calls of tools without a schema; `None` if the tool has a schema.
         no_schema_mode: Option<NoSchemaMode>,
+        /// The changes of the arguments, one text for each, with redacted secrets.
+        repaired: Vec<String>,
     },
     /// A piece of the tool's output.
     Chunk {
@@ -199,11 +201,15 @@ impl Serialize for EventData<'_> {
                 arguments,
                 validated,
                 no_schema_mode,
+                repaired,
             } => {
                 map.serialize_entry("arguments", arguments)?;
                 map.serialize_entry("validated", validated)?;
                 if let Some(mode) = no_schema_mode {
                     map.serialize_entry("no_schema_mode", mode)?;
+                }
+                if !repaired.is_empty() {
+                    map.serialize_entry("repaired", repaired)?;
                 }
             }
             EventKind::Chunk { chunk } => map.serialize_entry("chunk", chunk)?,

@@ -1,6 +1,7 @@
 //! The tool manager: the only path from a model's call to its result.
 
 mod builder;
+mod redacted;
 mod run;
 
 use std::collections::HashMap;
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use builder::{ManagerError, ToolManagerBuilder};
+
+use redacted::RedactedCall;
 
 use super::changes::TurnChanges;
 use super::confirmation::{Approvals, Confirm, ConfirmHook, NotAllowed};
@@ -28,16 +30,13 @@ use super::result::{ErrorType, ToolResult};
 use super::tool::RunnableTool;
 use super::turn::{CallEffect, TurnCalls};
 use picktools::access::Access;
-use picktools::catalog::{Catalog, Tool};
-use picktools::excerpt::{MAX_NAME_CHARS, marked};
-use picktools::json::quote_long_numbers;
+use picktools::catalog::Catalog;
 use picktools_call::{
-    ArgumentFault, CallError, CallNames, HydratedCall, Hydrator, PendingCall, PendingReason,
-    ValidCall,
+    ArgumentFault, CallError, HydratedCall, Hydrator, LimitedRepairer, PendingCall, PendingReason,
+    Repairer, ValidCall,
 };
 use picktools_provider::{
-    Arguments, CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation,
-    translate,
+    CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation, translate,
 };
 
 /// The tools that one caller can run, with the state of the calls so far. Clones share both.
@@ -53,6 +52,8 @@ struct ManagerState {
     /// The tools by id.
     runners: HashMap<String, Arc<dyn RunnableTool>>,
     confirm: Option<Box<dyn Confirm>>,
+    /// Rewrites invalid arguments.
+    repairer: Option<Box<dyn Repairer>>,
     approvals: Approvals,
     events: Events,
     files: FileLedger,
@@ -77,6 +78,8 @@ pub struct ExecutedCall {
     pub result: Arc<ToolResult>,
     /// The preview for a user interface, at most three lines.
     pub preview: Vec<String>,
+    /// The changes of the arguments, one text for each, with redacted secrets.
+    pub repaired: Vec<String>,
 }
 
 impl ExecutedCall {
@@ -89,15 +92,6 @@ impl ExecutedCall {
             outcome: self.result.model_outcome(),
         }
     }
-}
-
-/// A call as it may be reported, with the secrets that no report may contain.
-struct RedactedCall {
-    call: Arc<CallInfo>,
-    /// The call as text, used as the prefix of an error.
-    text: String,
-    arguments: Value,
-    secrets: Vec<String>,
 }
 
 impl ToolManager {
@@ -206,6 +200,8 @@ impl ToolManager {
     /// order. A call of a tool that [`RunnableTool::runs_in_order`] waits for the earlier calls, and
     /// the later calls wait for it.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ExecutedCall> {
+        let repairer = self.shared.repairer.as_deref().map(LimitedRepairer::new);
+        let repairer = repairer.as_ref().map(|repairer| repairer as &dyn Repairer);
         let calls = self.hydrator.expand_parallel(calls.to_vec());
         let runs_in_order = |call: &ToolCall| {
             let tool = self.get(&call.name);
@@ -213,19 +209,19 @@ impl ToolManager {
         };
         let mut executed = Vec::with_capacity(calls.len());
         for group in calls.chunk_by(|left, right| !runs_in_order(left) && !runs_in_order(right)) {
-            executed.extend(join_all(group.iter().map(|call| self.execute(call))).await);
+            let running = group.iter().map(|call| self.execute_with(call, repairer));
+            executed.extend(join_all(running).await);
         }
         executed
     }
 
-    /// Runs a call. It resolves the name, checks the access policy, validates the arguments, asks
-    /// for a confirmation if needed, and rejects a repeated call of the turn. It then runs the tool
+    /// Runs a call. It resolves the name, checks the access policy, validates the arguments (and lets
+    /// the [repairer](ToolManagerBuilder::repairer) rewrite them once if they are invalid), asks for a confirmation if needed, and rejects a repeated call of the turn. It then runs the tool
     /// and records the result.
     ///
     /// Every failure becomes a result. Dropping the future cancels the call.
     pub fn execute<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ExecutedCall> {
-        // Boxed because every crate that awaits an `async fn` compiles its body again.
-        self.execute_unboxed(call).boxed()
+        self.execute_with(call, self.shared.repairer.as_deref())
     }
 
     /// Runs a call that was validated earlier, such as a step of a plan, maybe by a [`Hydrator`] of
@@ -257,9 +253,33 @@ impl ToolManager {
         }
     }
 
-    async fn execute_unboxed(&self, call: &ToolCall) -> ExecutedCall {
+    fn execute_with<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        repairer: Option<&'a dyn Repairer>,
+    ) -> BoxFuture<'a, ExecutedCall> {
+        // Boxed because every crate that awaits an `async fn` compiles its body again.
+        self.execute_unboxed(call, repairer).boxed()
+    }
+
+    async fn execute_unboxed(
+        &self,
+        call: &ToolCall,
+        repairer: Option<&dyn Repairer>,
+    ) -> ExecutedCall {
         let running = RunningCall::new(&self.shared);
-        match self.hydrator.hydrate(call) {
+        let hydrated = match repairer {
+            None => self.hydrator.hydrate(call),
+            Some(repairer) => tokio::select! {
+                biased;
+                hydrated = self.hydrator.hydrate_with(call, repairer) => hydrated,
+                () = running.cancellation.cancelled() => {
+                    let (redacted, tool) = self.redact_unchecked(&running.call_id, call, None);
+                    return self.finish(&redacted, tool, run::cancelled());
+                }
+            },
+        };
+        match hydrated {
             Err(error) => self.reject(&running.call_id, call, &error),
             Ok(hydrated) => {
                 let redacted = RedactedCall::from_hydrated(&running.call_id, &hydrated);
@@ -367,48 +387,29 @@ impl ToolManager {
 
     /// Returns the result of a call that is not valid.
     fn reject(&self, call_id: &str, call: &ToolCall, error: &CallError) -> ExecutedCall {
-        let resolved = self.hydrator.resolve(&call.name).ok();
-        let tool = resolved.map(|resolved| self.hydrator.catalog().tool(resolved.tool));
-        let arguments = match &call.arguments {
-            _ if matches!(error, CallError::TooLarge { .. }) => json!({}),
-            Arguments::Json(value) => value.clone(),
-            // A text that cannot be parsed is not reported: secrets in it cannot be recognised.
-            Arguments::Text(text) => {
-                serde_json::from_slice(&quote_long_numbers(text.as_bytes())).unwrap_or_default()
-            }
-        };
-        let requested = marked(&call.name, MAX_NAME_CHARS).into_owned();
-        let canonical = match tool {
-            Some(tool) => tool.name.clone(),
-            None => requested.clone(),
-        };
-        let names = CallNames {
-            requested,
-            advertised: None,
-            canonical,
-            deprecated: resolved.is_some_and(|resolved| resolved.deprecated),
-        };
-        let definition = tool.map(AsRef::as_ref);
-        let redacted = RedactedCall::new(call_id, call.id.clone(), names, &arguments, definition);
+        let (redacted, runner) = self.redact_unchecked(call_id, call, Some(error));
         let message = self
             .hydrator
             .error_result(call, error)
             .outcome
             .err()
             .unwrap_or_default();
-        let runner = match tool {
-            Some(tool) => self.shared.runners.get(&tool.id),
-            None => None,
-        };
         let result = match error {
             CallError::UnknownTool { .. } => {
                 let result = ToolResult::failure(ErrorType::Validation, message);
                 return self.publish_end(&redacted, runner, result);
             }
             CallError::Invalid {
-                faults, example, ..
+                faults,
+                example,
+                failed_repair,
+                ..
             } => {
-                let result = ToolResult::failure(ErrorType::Validation, format_faults(faults));
+                let mut text = format_faults(faults);
+                if let Some(reason) = failed_repair {
+                    text.push_str(&format!(" (a repair failed: {reason})"));
+                }
+                let result = ToolResult::failure(ErrorType::Validation, text);
                 match example {
                     Some(example) => result.suggest(format!(
                         "Example: {}",
@@ -469,41 +470,7 @@ impl ToolManager {
             call: Arc::clone(&redacted.call),
             result,
             preview,
-        }
-    }
-}
-
-impl RedactedCall {
-    fn from_hydrated(call_id: &str, hydrated: &HydratedCall) -> Self {
-        Self::new(
-            call_id,
-            hydrated.id().map(str::to_owned),
-            hydrated.names().clone(),
-            hydrated.arguments(),
-            Some(hydrated.tool()),
-        )
-    }
-
-    fn new(
-        call_id: &str,
-        provider_id: Option<String>,
-        names: CallNames,
-        arguments: &Value,
-        tool: Option<&Tool>,
-    ) -> Self {
-        let schema = tool.and_then(|tool| tool.parameters.as_ref());
-        let (arguments, secrets) = redaction::redact(arguments, schema);
-        let text = redaction::format_call(&names.requested, &arguments);
-        let call = Arc::new(CallInfo {
-            call_id: call_id.to_owned(),
-            provider_id,
-            names,
-        });
-        Self {
-            call,
-            text,
-            arguments,
-            secrets,
+            repaired: redacted.repaired.clone(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use picktools::excerpt::marked;
+use picktools_call::Repair;
 
 /// The replacement of a secret.
 const REDACTED: &str = "[redacted]";
@@ -16,6 +17,8 @@ const MAX_CALL_CHARS: usize = 500;
 const MAX_DEPTH: usize = 32;
 /// The most schemas that are examined for one value.
 const MAX_SCHEMAS: usize = 100;
+/// The most places that the description of a repair lists.
+const MAX_LISTED_CHANGES: usize = 5;
 /// The shortest secret, in characters, that is searched for in messages. Shorter ones are part of
 /// ordinary words.
 const MIN_SECRET_CHARS: usize = 4;
@@ -75,6 +78,31 @@ pub(super) fn redact_text(text: &str, secrets: &[String]) -> String {
         }
     }
     redacted
+}
+
+/// Describes a change of the arguments. Of a rewritten call only the places are named: the values of
+/// the model may be secrets that the schema does not show.
+pub(super) fn describe_repair(repair: &Repair, secrets: &[String]) -> String {
+    let Repair::Rewritten { by, changes } = repair else {
+        return redact_text(&repair.to_string(), secrets);
+    };
+    let mut places = Vec::new();
+    for change in changes.iter().take(MAX_LISTED_CHANGES) {
+        let place = match change.pointer.as_str() {
+            "" => "the arguments".into(),
+            pointer => marked(pointer, MAX_VALUE_CHARS),
+        };
+        let verb = match (&change.from, &change.to) {
+            (None, _) => "added",
+            (_, None) => "removed",
+            _ => "changed",
+        };
+        places.push(format!("{place} {verb}"));
+    }
+    if changes.len() > MAX_LISTED_CHANGES {
+        places.push(format!("{} more", changes.len() - MAX_LISTED_CHANGES));
+    }
+    format!("rewritten by {by}: {}", places.join(", "))
 }
 
 struct Redaction<'a> {

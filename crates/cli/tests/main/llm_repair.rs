@@ -1,20 +1,34 @@
-//! `validate --repair-llm`, with an OpenAI-compatible language model that these tests serve.
+//! `--repair-llm` of the commands that validate or run calls, with an OpenAI-compatible language model
+//! that these tests serve.
 
 use std::fs;
 
 use crate::cli::{picktools, refusal, stderr, stdout};
+use crate::gateway::{Place, code, said};
+use crate::gateway_http::Serving;
 use picktools_testing::server::{Reply, TestServer};
 use serde_json::{Value, json};
 
 const TERMINAL: &str = "fixtures/catalogs/terminal";
 const KEY: &str = "sk-secret-0123456789";
 
-/// Runs the command with a model that always answers with these arguments.
-fn validate(calls: &Value, arguments: &Value, more: &[&str]) -> (Option<i32>, String, usize) {
+/// Serves a model that always answers with these arguments.
+fn model(arguments: &Value) -> TestServer {
     let text = json!({"arguments": arguments}).to_string();
     let answer =
         json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]});
-    let server = TestServer::new(move |_, _| Reply::Json(answer.clone()));
+    TestServer::new(move |_, _| Reply::Json(answer.clone()))
+}
+
+/// Returns the options that repair calls with a model.
+fn repair_options(server: &TestServer) -> [&str; 5] {
+    let url = server.url.as_str();
+    ["--repair-llm", "--llm-url", url, "--llm-model", "m-1"]
+}
+
+/// Runs the command with a model that always answers with these arguments.
+fn validate(calls: &Value, arguments: &Value, more: &[&str]) -> (Option<i32>, String, usize) {
+    let server = model(arguments);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.json");
     fs::write(&file, calls.to_string()).expect("it is written");
@@ -124,5 +138,146 @@ fn validate_repair_llm_with_bad_options_is_refused() {
     ] {
         let message = refusal(&[&validate[..], arguments].concat());
         assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+}
+
+#[test]
+fn call_and_run_repair_llm_run_the_repaired_call() {
+    let server = model(&json!({"file_paths": ["a.txt"]}));
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.txt"), "the text of a file\n").expect("it is written");
+    let root = folder.path().display().to_string();
+    let faulty = json!({"which": "a.txt"});
+    let repair = repair_options(&server);
+    let tools = ["--built-in", "--root", &root];
+    let call = ["call", "read", "--args", &faulty.to_string()].map(str::to_owned);
+    let call = call.each_ref().map(String::as_str);
+    let output = picktools(&[&call[..], &tools, &repair].concat())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("the text of a file"),
+        "{}",
+        stdout(&output)
+    );
+    let report = "rewritten by llm:m-1: /which removed, /file_paths added";
+    assert!(stderr(&output).contains(report), "{}", stderr(&output));
+    assert_eq!(server.requests().len(), 1);
+
+    let calls = folder.path().join("calls.json");
+    let text = json!([{"name": "read", "arguments": faulty}]).to_string();
+    fs::write(&calls, text).expect("it is written");
+    let run = ["run", calls.to_str().expect("the path is UTF-8"), "--json"];
+    let output = picktools(&[&run[..], &tools, &repair].concat())
+        .output()
+        .expect("it runs");
+    let events = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(events.contains(report), "{events}");
+
+    // Without the option nobody is asked, and never about an unsafe tool.
+    let output = picktools(&[&call[..], &tools, &repair[1..]].concat())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let write = ["call", "write", "--args", "{}", "--allow-unsafe", "--yes"];
+    let output = picktools(&[&write[..], &tools, &repair].concat())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn gateway_repairs_faulty_calls_once_and_reports_it() {
+    let server = model(&json!({"a": 2, "b": 3}));
+    let place = Place::faulty();
+    let audit = place.path("audit").display().to_string();
+    let repair = repair_options(&server);
+    let mut client = place.client_with_options(&[&repair[..], &["--audit", &audit]].concat());
+    let faulty = json!({"a": 2, "second": "3"});
+    for is_direct in [true, false] {
+        let result = match is_direct {
+            true => client.call("up__add", faulty.clone()),
+            false => client.run("up__add", faulty.clone()),
+        };
+        assert_eq!(result["structuredContent"], json!({"sum": 5}), "{result}");
+        let report = "rewritten by llm:m-1: /second removed (was \"3\"); /b added: 3";
+        assert_eq!(result["_meta"]["picktools/repaired"], json!([report]));
+        assert_eq!(server.requests().len(), 1 + usize::from(!is_direct));
+    }
+    let of_unsafe_tool = client.run("up__delete_everything", json!({"name": {"of": 7}}));
+    assert_eq!(code(&of_unsafe_tool), "invalid_arguments");
+    let correct = client.call("up__add", json!({"a": 1, "b": 1}));
+    assert!(correct["_meta"].get("picktools/repaired").is_none());
+    assert_eq!(server.requests().len(), 2, "only faulty calls are repaired");
+    assert_eq!(client.leave(), Some(0));
+    let mut recorded = 0;
+    for entry in fs::read_dir(&audit).expect("a folder") {
+        let text = fs::read_to_string(entry.expect("an entry").path()).unwrap_or_default();
+        for line in text.lines() {
+            let record: Value = serde_json::from_str(line).unwrap_or_default();
+            if let Some(rewritten) = record.get("rewritten") {
+                recorded += 1;
+                let arguments = json!({"a": 2, "b": 3});
+                let expected = json!({"by": "llm:m-1", "arguments": arguments});
+                assert_eq!((rewritten, &record["arguments"]), (&expected, &faulty));
+            }
+        }
+    }
+    assert_eq!(recorded, 2);
+}
+
+#[test]
+fn gateway_explains_a_call_that_cannot_be_repaired() {
+    let server = model(&json!({"a": "two"}));
+    let place = Place::faulty();
+    let mut client = place.client_with_options(&repair_options(&server));
+    let refused = client.run("up__add", json!({"a": 2}));
+    assert_eq!(code(&refused), "invalid_arguments");
+    let message = said(&refused);
+    assert!(
+        message.contains("the member \"b\"") && message.contains("(a repair failed: llm:m-1: "),
+        "{message}"
+    );
+}
+
+#[test]
+fn http_call_is_repaired_by_serve() {
+    let server = model(&json!({"a": 2, "b": 3}));
+    let place = Place::faulty();
+    place.write("settings.json", &json!({"http": {"calls": true}}));
+    let serving = Serving::start(place, &repair_options(&server));
+    let body = json!({"name": "up/add", "arguments": {"a": 2}});
+    let (status, result) = serving.json("/v1/call", &[], &body);
+    assert_eq!(
+        (status, &result["structuredContent"]),
+        (200, &json!({"sum": 5}))
+    );
+    assert_eq!(
+        result["_meta"]["picktools/repaired"],
+        json!(["rewritten by llm:m-1: /b added: 3"])
+    );
+}
+
+#[test]
+fn repair_without_a_model_is_refused_by_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (calls, config, state) = (path("calls.json"), path("mcp.json"), path("state"));
+    let text = json!([{"name": "read", "arguments": {}}]).to_string();
+    fs::write(&calls, text).expect("it is written");
+    fs::write(&config, json!({"mcpServers": {}}).to_string()).expect("it is written");
+    let servers = ["--config", config.as_str(), "--state-dir", state.as_str()];
+    for command in [
+        &["call", "read", "--built-in"][..],
+        &["run", &calls, "--built-in"],
+        &[&["mcp"][..], &servers].concat(),
+        &[&["serve", "--listen", "127.0.0.1:0"][..], &servers].concat(),
+    ] {
+        let message = refusal(&[command, &["--repair-llm"]].concat());
+        let expected = "repairing calls needs a language model; pass --llm-url URL";
+        assert!(message.contains(expected), "{command:?}: {message}");
     }
 }

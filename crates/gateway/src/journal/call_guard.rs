@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use picktools_call::{HydratedCall, Repair};
+
 use super::Journal;
-use super::entry::{CANCELLED, CallEntry, JournalEvent};
+use super::entry::{CANCELLED, CallEntry, JournalEvent, RewrittenArguments};
 
 /// A guard that records a call when it ends, even if the caller drops it early.
 pub(crate) struct CallEntryGuard<'a> {
@@ -18,6 +20,19 @@ impl<'a> CallEntryGuard<'a> {
             journal,
             call,
             started: Instant::now(),
+        }
+    }
+
+    /// Notes the arguments with which a call runs, if a repairer rewrote them.
+    pub(crate) fn note_rewrite(&mut self, hydrated: &HydratedCall) {
+        let Some(call) = &mut self.call else { return };
+        for repair in hydrated.repaired() {
+            if let Repair::Rewritten { by, .. } = repair {
+                call.rewritten = Some(RewrittenArguments {
+                    by: by.clone(),
+                    arguments: hydrated.arguments().clone(),
+                });
+            }
         }
     }
 

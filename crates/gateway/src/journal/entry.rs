@@ -116,6 +116,16 @@ pub(crate) struct CallEntry {
     /// `true` if the name is a deprecated alias of the tool.
     pub(crate) deprecated: bool,
     pub(crate) arguments: Arguments,
+    /// The arguments with which the tool runs, if a repairer changed them.
+    pub(crate) rewritten: Option<RewrittenArguments>,
+}
+
+/// The arguments of a call after a repair.
+#[derive(Clone)]
+pub(crate) struct RewrittenArguments {
+    /// The name of the repairer.
+    pub(crate) by: String,
+    pub(crate) arguments: Value,
 }
 
 /// A decision of an operator.
@@ -322,6 +332,7 @@ impl CallEntry {
             tool,
             deprecated,
             arguments,
+            rewritten,
         } = self;
         let requested = truncate(&redact(&requested), MAX_NAME).to_owned();
         let mut content =
@@ -340,16 +351,32 @@ impl CallEntry {
             Arguments::Text(text) => serde_json::from_slice(&quote_long_numbers(text.as_bytes()))
                 .unwrap_or(Value::String(text)),
         };
-        let mut arguments = redact_arguments(&arguments, schema);
-        redact_value(&mut arguments, MAX_TEXT);
-        let bytes = arguments.to_string().len();
-        match bytes > MAX_ARGUMENTS {
-            true => content["arguments_too_large"] = json!(bytes),
-            false => content["arguments"] = arguments,
+        match bounded_arguments(&arguments, schema) {
+            Ok(arguments) => content["arguments"] = arguments,
+            Err(bytes) => content["arguments_too_large"] = json!(bytes),
+        }
+        if let Some(RewrittenArguments { by, arguments }) = rewritten {
+            let mut rewrite = json!({"by": truncate(&redact(&by), MAX_NAME)});
+            match bounded_arguments(&arguments, schema) {
+                Ok(arguments) => rewrite["arguments"] = arguments,
+                Err(bytes) => rewrite["arguments_too_large"] = json!(bytes),
+            }
+            content["rewritten"] = rewrite;
         }
         content["outcome"] = json!(outcome);
         content["time_us"] = micros(time);
         EntryContent::Call(content)
+    }
+}
+
+/// Returns arguments with redacted secrets, or their size if they are too large.
+fn bounded_arguments(arguments: &Value, schema: Option<&Value>) -> Result<Value, usize> {
+    let mut arguments = redact_arguments(arguments, schema);
+    redact_value(&mut arguments, MAX_TEXT);
+    let bytes = arguments.to_string().len();
+    match bytes > MAX_ARGUMENTS {
+        true => Err(bytes),
+        false => Ok(arguments),
     }
 }
 

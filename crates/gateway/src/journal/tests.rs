@@ -6,6 +6,7 @@ use picktools_provider::Arguments;
 use picktools_state::StateError;
 use serde_json::{Value, json};
 
+use super::entry::RewrittenArguments;
 use super::*;
 use crate::settings::Settings;
 use crate::snapshot::UpstreamTools;
@@ -222,6 +223,7 @@ fn secrets_are_redacted_and_sizes_bounded() {
         tool: None,
         deprecated: false,
         arguments,
+        rewritten: None,
     };
     let secret = json!({"user": "ada", "password": "hunter2", "note": "Bearer abcdefgh12345678", "n": [1, {"otp": 7}]});
     journal
@@ -353,6 +355,7 @@ fn call_by_a_deprecated_alias_is_marked() {
         tool: Some(Arc::new(Tool::without_arguments("new_name", ""))),
         deprecated,
         arguments: Arguments::Json(json!({})),
+        rewritten: None,
     };
     for deprecated in [true, false] {
         let content = entry(deprecated).into_content("done", Duration::ZERO);
@@ -361,4 +364,37 @@ fn call_by_a_deprecated_alias_is_marked() {
         };
         assert_eq!(content.get("deprecated").is_some(), deprecated, "{content}");
     }
+}
+
+#[test]
+fn rewritten_arguments_are_recorded_without_secrets() {
+    let entry = |arguments: Value| CallEntry {
+        key: "ci".into(),
+        role: "default".into(),
+        session: "session 1".into(),
+        requested: "log_in".to_owned(),
+        tool: None,
+        deprecated: false,
+        arguments: Arguments::Json(json!({"User": "ada"})),
+        rewritten: Some(RewrittenArguments {
+            by: "llm:m-1".to_owned(),
+            arguments,
+        }),
+    };
+    let content = |arguments: Value| match entry(arguments).into_content("done", Duration::ZERO) {
+        super::entry::EntryContent::Call(content) => content,
+        _ => panic!("it is a call"),
+    };
+    let recorded = content(json!({"user": "ada", "password": "hunter22"}));
+    let redacted = json!({"user": "ada", "password": "[redacted]"});
+    assert_eq!(
+        recorded["rewritten"],
+        json!({"by": "llm:m-1", "arguments": redacted})
+    );
+    assert_eq!(recorded["arguments"], json!({"User": "ada"}));
+    let large = content(json!({"a": vec!["x".repeat(1_000); 100]}));
+    assert!(
+        large["rewritten"]["arguments_too_large"].is_u64(),
+        "{large}"
+    );
 }

@@ -19,7 +19,7 @@ use super::super::turn::TurnCalls;
 use super::{ManagerState, ToolManager};
 use picktools::access::{Access, AccessError};
 use picktools::catalog::{Catalog, CatalogError, CatalogOptions, OperatorAliases};
-use picktools_call::Hydrator;
+use picktools_call::{Hydrator, Repairer};
 
 /// The default time limit of a call.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -37,6 +37,7 @@ pub struct ToolManagerBuilder {
     tools: Vec<Arc<dyn RunnableTool>>,
     runners: HashMap<String, Arc<dyn RunnableTool>>,
     confirm: Option<Box<dyn Confirm>>,
+    repairer: Option<Box<dyn Repairer>>,
     root: PathBuf,
     time_limit: Duration,
     approval_lifetime: Duration,
@@ -78,6 +79,7 @@ impl ToolManagerBuilder {
             tools: Vec::new(),
             runners: HashMap::new(),
             confirm: None,
+            repairer: None,
             root: PathBuf::from("."),
             time_limit: TIME_LIMIT,
             approval_lifetime: APPROVAL_LIFETIME,
@@ -118,6 +120,13 @@ impl ToolManagerBuilder {
     /// Sets the decider on calls that need a confirmation. Without it, such calls are refused.
     pub fn confirm(mut self, confirm: impl Confirm + 'static) -> Self {
         self.confirm = Some(Box::new(confirm));
+        self
+    }
+
+    /// Sets the repairer, such as a language model, that rewrites invalid arguments once before a call
+    /// is refused. It is not asked about unsafe tools, and about at most 16 calls of an answer.
+    pub fn repairer(mut self, repairer: impl Repairer + 'static) -> Self {
+        self.repairer = Some(Box::new(repairer));
         self
     }
 
@@ -192,6 +201,7 @@ impl ToolManagerBuilder {
         let shared = ManagerState {
             runners,
             confirm: self.confirm,
+            repairer: self.repairer,
             approvals: Approvals::new(self.approval_lifetime),
             events: Events::default(),
             files: FileLedger::default(),

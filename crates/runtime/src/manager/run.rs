@@ -71,6 +71,7 @@ impl ToolManager {
                 arguments: redacted.arguments.clone(),
                 validated,
                 no_schema_mode,
+                repaired: redacted.repaired.clone(),
             };
             self.shared.events.publish(&redacted.call, kind);
         }

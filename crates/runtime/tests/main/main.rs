@@ -6,6 +6,8 @@ mod running_faults;
 mod running_policy;
 // Calls that were validated earlier.
 mod running_plans;
+// Calls with invalid arguments that are repaired.
+mod running_repairs;
 // Remote tools: HTTP operations and MCP tools, against test servers.
 mod running_http;
 mod running_mcp;
