@@ -11,6 +11,8 @@ use super::events::{CallInfo, EventKind, EventType, Events};
 use super::files::FileLedger;
 use super::folders::SessionFolders;
 use super::lock;
+use super::manager::{ManagerError, TIME_LIMIT, open_root};
+use picktools_call::ValidCall;
 
 /// The most bytes of one chunk; longer output becomes several chunks.
 const MAX_CHUNK_BYTES: usize = 16 << 10;
@@ -18,6 +20,33 @@ const MAX_CHUNK_BYTES: usize = 16 << 10;
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
 /// The context of one running call.
+///
+/// A manager makes the contexts of its calls. [`Context::new`] makes one to run a tool without a
+/// manager, for example in a test of the tool:
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use picktools::{Access, Catalog, Tool};
+/// use picktools_call::{HydratedCall, Hydrator};
+/// use picktools_provider::{Arguments, ToolCall};
+/// use picktools_runtime::{Context, FunctionTool, RunnableTool, ToolResult};
+/// use serde_json::json;
+///
+/// let list = Tool::without_arguments("list", "Lists the working folder");
+/// let hydrator = Hydrator::new(Catalog::from_tools([list.clone()])?, &Access::default())?;
+/// let arguments = Arguments::Json(json!({}));
+/// let call = ToolCall { id: None, name: "list".to_owned(), arguments };
+/// let HydratedCall::Ready(call) = hydrator.hydrate(&call)? else { unreachable!() };
+///
+/// let list = FunctionTool::new(list, |_, context: Context| async move {
+///     ToolResult::success().field("files", context.root().read_dir().into_iter().count())
+/// });
+/// let context = Context::new(&call, ".")?;
+/// assert!(list.run(&call, &context).await.is_success());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(super) call: Arc<CallInfo>,
@@ -49,6 +78,70 @@ impl Output {
 }
 
 impl Context {
+    /// Makes the context of a call without a manager, with a working folder. Its deadline is in two
+    /// minutes, nothing cancels it, and its output is dropped.
+    ///
+    /// The caller of the tool has to do what a manager does around a call: ask for confirmations,
+    /// refuse repeated calls, check the [files](Self::files) that the tool
+    /// [writes](super::RunnableTool::writes), and enforce the deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagerError::Root`] if the working folder is not a folder that can be opened.
+    pub fn new(call: &ValidCall, root: impl AsRef<Path>) -> Result<Self, ManagerError> {
+        let events = Events::default();
+        Ok(Self {
+            call: Arc::new(CallInfo::new(call, &events)),
+            events,
+            cancellation: CancellationToken::new(),
+            deadline: Instant::now() + TIME_LIMIT,
+            root: open_root(root.as_ref())?,
+            files: FileLedger::default(),
+            changes: TurnChanges::default(),
+            folders: SessionFolders::default(),
+            output: Arc::default(),
+        })
+    }
+
+    /// Returns a context for another call of the same session. It shares the working folder, the
+    /// records of files, the cancellation and the events.
+    #[must_use]
+    pub fn for_call(&self, call: &ValidCall) -> Self {
+        Self {
+            call: Arc::new(CallInfo::new(call, &self.events)),
+            output: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Sets the point in time at which the call is cancelled. Tools can read it; without a manager
+    /// nothing enforces it.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets the token that cancels the call.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: CancellationToken) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
+    /// Sets the events that receive the output of the call. Start and end of a call are published
+    /// only by managers.
+    #[must_use]
+    pub fn with_events(mut self, events: Events) -> Self {
+        let call = CallInfo {
+            call_id: events.next_call_id(),
+            ..CallInfo::clone(&self.call)
+        };
+        self.call = Arc::new(call);
+        self.events = events;
+        self
+    }
+
     /// Returns the call's id, which all its events carry.
     pub fn call_id(&self) -> &str {
         &self.call.call_id

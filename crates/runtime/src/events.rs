@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 use super::lock;
 use super::result::ToolResult;
 use picktools::catalog::NoSchemaMode;
-use picktools_call::CallNames;
+use picktools_call::{CallNames, ValidCall};
 
 /// The most chunks in the queue of a subscriber. The queue also has room for twice as many other
 /// events.
@@ -28,12 +29,26 @@ const MAX_QUEUED_CHUNKS: usize = 1_024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallInfo {
-    /// The manager's id, unique among the calls of a [`ToolManager`](super::ToolManager).
+    /// The manager's id, unique among the calls of all managers with the same [`Events`].
     pub call_id: String,
+    /// The [name](super::ToolManagerBuilder::name) of the manager, if it has one.
+    pub manager: Option<Arc<str>>,
     /// The provider's id of the call.
     pub provider_id: Option<String>,
     /// The names of the tool. For an unknown tool, `canonical` is the requested name.
     pub names: CallNames,
+}
+
+impl CallInfo {
+    /// Makes the information about a call without a manager.
+    pub(super) fn new(call: &ValidCall, events: &Events) -> Self {
+        Self {
+            call_id: events.next_call_id(),
+            manager: None,
+            provider_id: call.id().map(str::to_owned),
+            names: call.names().clone(),
+        }
+    }
 }
 
 /// One event.
@@ -187,6 +202,9 @@ impl Serialize for EventData<'_> {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("call_id", &call.call_id)?;
+        if let Some(manager) = &call.manager {
+            map.serialize_entry("manager", &**manager)?;
+        }
         if let Some(id) = &call.provider_id {
             map.serialize_entry("provider_id", id)?;
         }
@@ -227,7 +245,7 @@ impl Serialize for EventData<'_> {
     }
 }
 
-/// The events of a manager: the place to subscribe. Clones share the subscribers.
+/// The events of one or several managers: the place to subscribe. Clones share the subscribers.
 ///
 /// ```
 /// use picktools_runtime::{EventType, Events, Topic};
@@ -247,11 +265,15 @@ pub struct Events {
 
 /// The queues of all subscribers. They live as long as anything can publish events.
 #[derive(Debug, Default)]
-struct Subscribers(Mutex<Vec<(Topic, Weak<EventQueue>)>>);
+struct Subscribers {
+    queues: Mutex<Vec<(Topic, Weak<EventQueue>)>>,
+    /// The number of calls so far, from which the ids of calls are made.
+    calls: AtomicU64,
+}
 
 impl Drop for Subscribers {
     fn drop(&mut self) {
-        for (_, subscriber) in lock(&self.0).iter() {
+        for (_, subscriber) in lock(&self.queues).iter() {
             if let Some(queue) = subscriber.upgrade() {
                 queue.arrived.notify_one();
             }
@@ -295,21 +317,27 @@ impl Events {
     /// Subscribes to future events.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
         let queue = Arc::new(EventQueue::default());
-        lock(&self.subscribers.0).push((topic, Arc::downgrade(&queue)));
+        lock(&self.subscribers.queues).push((topic, Arc::downgrade(&queue)));
         Subscription {
             queue,
             subscribers: Arc::downgrade(&self.subscribers),
         }
     }
 
+    /// Returns a new id of a call.
+    pub(super) fn next_call_id(&self) -> String {
+        let number = self.subscribers.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("call_{number}")
+    }
+
     /// Returns the number of subscriptions.
     pub fn subscribers(&self) -> usize {
-        lock(&self.subscribers.0).len()
+        lock(&self.subscribers.queues).len()
     }
 
     /// Returns `true` if there is a subscription to events of this type.
     pub(super) fn has_subscribers(&self, event: EventType) -> bool {
-        lock(&self.subscribers.0)
+        lock(&self.subscribers.queues)
             .iter()
             .any(|(topic, _)| topic.includes(event))
     }
@@ -322,7 +350,7 @@ impl Events {
         };
         let event_type = event.event_type();
         let event = Arc::new(event);
-        for (topic, subscriber) in lock(&self.subscribers.0).iter() {
+        for (topic, subscriber) in lock(&self.subscribers.queues).iter() {
             if topic.includes(event_type)
                 && let Some(queue) = subscriber.upgrade()
             {
@@ -383,7 +411,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(subscribers) = self.subscribers.upgrade() {
-            lock(&subscribers.0).retain(|(_, subscriber)| {
+            lock(&subscribers.queues).retain(|(_, subscriber)| {
                 !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.queue))
             });
         }

@@ -76,6 +76,8 @@ pub use manager::{ExecutedCall, ManagerError, ToolManager, ToolManagerBuilder};
 pub use mcp::{McpServer, McpTool};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
+// The token of `Context::with_cancellation`.
+pub use tokio_util::sync::CancellationToken;
 
 use picktools::Tool;
 use serde_json::Value;

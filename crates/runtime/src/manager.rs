@@ -6,7 +6,6 @@ mod run;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use builder::{ManagerError, ToolManagerBuilder};
+pub(super) use builder::{TIME_LIMIT, open_root};
 
 use redacted::RedactedCall;
 
@@ -63,7 +63,8 @@ struct ManagerState {
     root: Arc<Path>,
     time_limit: Duration,
     running: Semaphore,
-    next_call: AtomicU64,
+    /// The name of the manager in its events.
+    name: Option<Arc<str>>,
     /// The cancellation tokens of the running calls, by call id.
     cancellations: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -243,7 +244,7 @@ impl ToolManager {
 
     async fn run_hydrated(&self, call: HydratedCall) -> ExecutedCall {
         let running = RunningCall::new(&self.shared);
-        let redacted = RedactedCall::from_hydrated(&running.call_id, &call);
+        let redacted = RedactedCall::from_hydrated(&running, &call);
         match self.hydrator.revalidate(call) {
             Err(error) => {
                 let result = ToolResult::failure(error_type(&error), error.to_string());
@@ -274,15 +275,15 @@ impl ToolManager {
                 biased;
                 hydrated = self.hydrator.hydrate_with(call, repairer) => hydrated,
                 () = running.cancellation.cancelled() => {
-                    let (redacted, tool) = self.redact_unchecked(&running.call_id, call, None);
+                    let (redacted, tool) = self.redact_unchecked(&running, call, None);
                     return self.finish(&redacted, tool, run::cancelled());
                 }
             },
         };
         match hydrated {
-            Err(error) => self.reject(&running.call_id, call, &error),
+            Err(error) => self.reject(&running, call, &error),
             Ok(hydrated) => {
-                let redacted = RedactedCall::from_hydrated(&running.call_id, &hydrated);
+                let redacted = RedactedCall::from_hydrated(&running, &hydrated);
                 self.confirm_and_run(&running, redacted, hydrated).await
             }
         }
@@ -386,8 +387,13 @@ impl ToolManager {
     }
 
     /// Returns the result of a call that is not valid.
-    fn reject(&self, call_id: &str, call: &ToolCall, error: &CallError) -> ExecutedCall {
-        let (redacted, runner) = self.redact_unchecked(call_id, call, Some(error));
+    fn reject(
+        &self,
+        running: &RunningCall<'_>,
+        call: &ToolCall,
+        error: &CallError,
+    ) -> ExecutedCall {
+        let (redacted, runner) = self.redact_unchecked(running, call, Some(error));
         let message = self
             .hydrator
             .error_result(call, error)
@@ -535,8 +541,7 @@ struct RunningCall<'a> {
 
 impl<'a> RunningCall<'a> {
     fn new(shared: &'a ManagerState) -> Self {
-        let number = shared.next_call.fetch_add(1, Ordering::Relaxed);
-        let call_id = format!("call_{number}");
+        let call_id = shared.events.next_call_id();
         let cancellation = CancellationToken::new();
         lock(&shared.cancellations).insert(call_id.clone(), cancellation.clone());
         Self {

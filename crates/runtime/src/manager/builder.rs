@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use picktools::catalog::{Catalog, CatalogError, CatalogOptions, OperatorAliases}
 use picktools_call::{Hydrator, Repairer};
 
 /// The default time limit of a call.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+pub(in super::super) const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The default time that a call waits for a decision.
 const APPROVAL_LIFETIME: Duration = Duration::from_secs(300);
 /// The default number of calls that run at once.
@@ -38,6 +37,8 @@ pub struct ToolManagerBuilder {
     runners: HashMap<String, Arc<dyn RunnableTool>>,
     confirm: Option<Box<dyn Confirm>>,
     repairer: Option<Box<dyn Repairer>>,
+    events: Events,
+    name: Option<Arc<str>>,
     root: PathBuf,
     time_limit: Duration,
     approval_lifetime: Duration,
@@ -80,6 +81,8 @@ impl ToolManagerBuilder {
             runners: HashMap::new(),
             confirm: None,
             repairer: None,
+            events: Events::default(),
+            name: None,
             root: PathBuf::from("."),
             time_limit: TIME_LIMIT,
             approval_lifetime: APPROVAL_LIFETIME,
@@ -127,6 +130,19 @@ impl ToolManagerBuilder {
     /// is refused. It is not asked about unsafe tools, and about at most 16 calls of an answer.
     pub fn repairer(mut self, repairer: impl Repairer + 'static) -> Self {
         self.repairer = Some(Box::new(repairer));
+        self
+    }
+
+    /// Sets the events, which several managers may share. By default a manager has its own.
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Sets the name of the manager in its events, such as the caller or the agent. It tells managers
+    /// apart that share their [events](Self::events).
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -189,29 +205,22 @@ impl ToolManagerBuilder {
             };
             runners.insert(added.id.clone(), tool);
         }
-        let root_error = |source: io::Error| ManagerError::Root {
-            root: self.root.display().to_string(),
-            source,
-        };
-        let root = self.root.canonicalize().map_err(root_error)?;
-        if !root.is_dir() {
-            return Err(root_error(io::ErrorKind::NotADirectory.into()));
-        }
+        let root = open_root(&self.root)?;
         let hydrator = Hydrator::new(catalog, &self.access).map_err(ManagerError::Access)?;
         let shared = ManagerState {
             runners,
             confirm: self.confirm,
             repairer: self.repairer,
             approvals: Approvals::new(self.approval_lifetime),
-            events: Events::default(),
+            events: self.events,
             files: FileLedger::default(),
             changes: TurnChanges::default(),
             folders: SessionFolders::default(),
             turn: TurnCalls::default(),
-            root: root.into(),
+            root,
             time_limit: self.time_limit,
             running: Semaphore::new(self.max_parallel),
-            next_call: AtomicU64::new(1),
+            name: self.name,
             cancellations: Mutex::default(),
         };
         Ok(ToolManager {
@@ -219,4 +228,17 @@ impl ToolManagerBuilder {
             shared: Arc::new(shared),
         })
     }
+}
+
+/// Returns the absolute path of a working folder.
+pub(in super::super) fn open_root(folder: &Path) -> Result<Arc<Path>, ManagerError> {
+    let root_error = |source: io::Error| ManagerError::Root {
+        root: folder.display().to_string(),
+        source,
+    };
+    let root = folder.canonicalize().map_err(root_error)?;
+    if !root.is_dir() {
+        return Err(root_error(io::ErrorKind::NotADirectory.into()));
+    }
+    Ok(root.into())
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::events::CallInfo;
 use super::super::redaction;
 use super::super::tool::RunnableTool;
-use super::ToolManager;
+use super::{RunningCall, ToolManager};
 use picktools::catalog::Tool;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::quote_long_numbers;
@@ -26,9 +26,9 @@ pub(super) struct RedactedCall {
 }
 
 impl RedactedCall {
-    pub(super) fn from_hydrated(call_id: &str, hydrated: &HydratedCall) -> Self {
+    pub(super) fn from_hydrated(running: &RunningCall<'_>, hydrated: &HydratedCall) -> Self {
         let mut redacted = Self::new(
-            call_id,
+            running,
             hydrated.id().map(str::to_owned),
             hydrated.names().clone(),
             hydrated.arguments(),
@@ -42,7 +42,7 @@ impl RedactedCall {
     }
 
     pub(super) fn new(
-        call_id: &str,
+        running: &RunningCall<'_>,
         provider_id: Option<String>,
         names: CallNames,
         arguments: &Value,
@@ -52,7 +52,8 @@ impl RedactedCall {
         let (arguments, secrets) = redaction::redact(arguments, schema);
         let text = redaction::format_call(&names.requested, &arguments);
         let call = Arc::new(CallInfo {
-            call_id: call_id.to_owned(),
+            call_id: running.call_id.clone(),
+            manager: running.shared.name.clone(),
             provider_id,
             names,
         });
@@ -71,7 +72,7 @@ impl ToolManager {
     /// reason for which it is not valid.
     pub(super) fn redact_unchecked(
         &self,
-        call_id: &str,
+        running: &RunningCall<'_>,
         call: &ToolCall,
         error: Option<&CallError>,
     ) -> (RedactedCall, Option<&Arc<dyn RunnableTool>>) {
@@ -97,7 +98,7 @@ impl ToolManager {
             deprecated: resolved.is_some_and(|resolved| resolved.deprecated),
         };
         let definition = tool.map(AsRef::as_ref);
-        let redacted = RedactedCall::new(call_id, call.id.clone(), names, &arguments, definition);
+        let redacted = RedactedCall::new(running, call.id.clone(), names, &arguments, definition);
         let runner = tool.and_then(|tool| self.shared.runners.get(&tool.id));
         (redacted, runner)
     }

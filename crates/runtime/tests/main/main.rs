@@ -8,6 +8,8 @@ mod running_policy;
 mod running_plans;
 // Calls with invalid arguments that are repaired.
 mod running_repairs;
+// Contexts without a manager, and a shared stream of events.
+mod running_shared;
 // Remote tools: HTTP operations and MCP tools, against test servers.
 mod running_http;
 mod running_mcp;

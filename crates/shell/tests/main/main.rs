@@ -11,4 +11,5 @@ mod searching;
 mod sessions;
 #[cfg(unix)]
 mod support;
+mod without_manager;
 mod workspace;
