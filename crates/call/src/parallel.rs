@@ -19,7 +19,7 @@ impl Hydrator {
     pub fn expand_parallel(&self, calls: Vec<ToolCall>) -> Vec<ToolCall> {
         let mut expanded = Vec::with_capacity(calls.len());
         for call in calls {
-            match self.uses(&call) {
+            match self.parallel_uses(&call) {
                 Some(mut uses) => expanded.append(&mut uses),
                 None => expanded.push(call),
             }
@@ -29,7 +29,7 @@ impl Hydrator {
 
     /// Returns the uses of a call of `multi_tool_use.parallel`, unless a tool has this name or a
     /// use cannot be read.
-    fn uses(&self, call: &ToolCall) -> Option<Vec<ToolCall>> {
+    pub fn parallel_uses(&self, call: &ToolCall) -> Option<Vec<ToolCall>> {
         let forms = name_forms(&call.name);
         let is_parallel = forms
             .iter()

@@ -56,13 +56,22 @@ impl CallCommand {
         };
         let json = self.running.json;
         let executed = self.running.open()?.execute(&[call])?;
-        let Some(executed) = executed.first() else {
-            return Ok(ExitCode::from(1));
-        };
-        if !json {
-            output::result(&executed.result)?;
+        for (index, each) in executed.iter().enumerate() {
+            if json {
+                continue;
+            }
+            // One call is several if its name is `multi_tool_use.parallel`.
+            if executed.len() > 1 {
+                output::answer(format!(
+                    "[{}] {}",
+                    index + 1,
+                    output::line(&each.call.names.requested)
+                ))?;
+            }
+            output::result(&each.result)?;
         }
-        Ok(if executed.result.is_success() {
+        let has_succeeded = executed.iter().all(|each| each.result.is_success());
+        Ok(if has_succeeded && !executed.is_empty() {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)

@@ -198,6 +198,30 @@ impl CallRunner<'_> {
         run.boxed()
     }
 
+    /// Runs a use of a parallel call, and records it. A use that asks the client a question is
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the use was not carried out.
+    pub async fn run_use(
+        &self,
+        snapshot: Arc<Snapshot>,
+        view: Arc<View>,
+        call: ToolCall,
+    ) -> Result<CallOutcome, Refusal> {
+        let outcome = self
+            .run(snapshot, view, call, InputAnswers::default())
+            .await?;
+        if let CallToolResponse::InputRequired(question) = &outcome.response {
+            if let Some(state) = &question.request_state {
+                self.gateway.elicitations.remove(state);
+            }
+            return Err(Refusal::question_in_use(&outcome.tool.id));
+        }
+        Ok(outcome)
+    }
+
     /// Runs a tool of an upstream: it gets the current definition, validates the call, asks for a
     /// confirmation if needed, and relays the call under the upstream's own tool name.
     async fn validate_and_relay(

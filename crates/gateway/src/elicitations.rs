@@ -93,6 +93,11 @@ impl PendingElicitations {
         let is_same = waiting.identity == identity && waiting.until > Instant::now();
         is_same.then_some(waiting.awaited_input)
     }
+
+    /// Removes a waiting call whose client is not asked.
+    pub(crate) fn remove(&self, state: &str) {
+        lock(&self.0).remove(state);
+    }
 }
 
 /// Removes the oldest waiting call of the key that has the most, unless that is the key that needs

@@ -1,6 +1,7 @@
 //! The methods of the MCP protocol, for one client.
 
 mod session;
+mod uses;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ use tokio::time::timeout;
 
 use self::session::{Session, notify_changes};
 use crate::api_keys::RequestIdentity;
-use crate::calls::{CallRunner, Caller};
+use crate::calls::{CallOutcome, CallRunner, Caller};
 use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
@@ -123,9 +124,7 @@ impl Handler {
         }
         let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&caller.role)?;
-        // With bare names, a tool of the server wins over a front tool of the same name.
-        let is_server_tool = snapshot.settings.names == NameStyle::Bare
-            && view.tools.iter().any(|tool| tool.name == name);
+        let is_server_tool = is_server_tool(&snapshot, &view, name);
         let answer_and_tools = match name {
             _ if is_server_tool => {
                 let arguments = Arguments::Json(Value::Object(arguments));
@@ -235,7 +234,20 @@ impl Handler {
         server.map_or(refusal, ServerDown::refusal)
     }
 
-    /// Runs a tool, and adds it to a dynamic list.
+    fn runner<'a>(
+        &'a self,
+        caller: &'a Caller,
+        context: &'a RequestContext<RoleServer>,
+    ) -> CallRunner<'a> {
+        CallRunner {
+            gateway: &self.gateway,
+            caller,
+            level: self.level(context),
+            context: Some(context),
+        }
+    }
+
+    /// Runs a tool, or the uses of a parallel call.
     async fn run(
         &self,
         snapshot: Arc<Snapshot>,
@@ -244,13 +256,21 @@ impl Handler {
         input_answers: InputAnswers,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        let runner = CallRunner {
-            gateway: &self.gateway,
-            caller: &self.caller(context),
-            level: self.level(context),
-            context: Some(context),
-        };
+        if let Some(uses) = view.hydrator.parallel_uses(&call) {
+            return Ok(self.run_uses(uses, context).await.into());
+        }
+        let caller = self.caller(context);
+        let runner = self.runner(&caller, context);
         let outcome = runner.run(snapshot, view, call, input_answers).await?;
+        Ok(self.list_outcome(outcome, context).await)
+    }
+
+    /// Adds a tool that ran to a dynamic list, and the tool that reads the rest of a cut result.
+    async fn list_outcome(
+        &self,
+        outcome: CallOutcome,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
         if matches!(outcome.response, CallToolResponse::Complete(_)) {
             self.add_to_list(&outcome.snapshot, &[outcome.tool], context)
                 .await;
@@ -258,7 +278,7 @@ impl Handler {
         if outcome.is_cut {
             self.list_read_result(context);
         }
-        Ok(outcome.response)
+        outcome.response
     }
 
     /// Answers a call of the tool that reads large results.
@@ -328,6 +348,11 @@ impl Handler {
             client: relay::client_traits(Some(context)),
         })
     }
+}
+
+/// Returns `true` if a tool of a server wins over a front tool of the same name, as with bare names.
+fn is_server_tool(snapshot: &Snapshot, view: &View, name: &str) -> bool {
+    snapshot.settings.names == NameStyle::Bare && view.tools.iter().any(|tool| tool.name == name)
 }
 
 /// Returns the session id of a request.

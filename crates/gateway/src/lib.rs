@@ -39,6 +39,7 @@ mod queue;
 mod updates;
 mod relay;
 mod confirmation;
+pub mod parallel_calls;
 mod passthrough;
 pub mod hub;
 mod instructions;

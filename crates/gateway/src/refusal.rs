@@ -104,6 +104,16 @@ impl Refusal {
         )
     }
 
+    /// Creates the refusal of a use of a parallel call that asks the client a question. The answer
+    /// comes with the call again, which would run the other uses again.
+    pub(crate) fn question_in_use(tool: &str) -> Self {
+        let message = format!(
+            "{tool} did not run: it needs an answer of the client, which a call inside another call \
+             cannot get; call it on its own"
+        );
+        Self::new(Code::NotConfirmed, message)
+    }
+
     pub(crate) fn unknown(name: &str) -> Self {
         Self::new(
             Code::UnknownTool,

@@ -80,6 +80,36 @@ fn call_prints_the_result_of_the_tool() {
 }
 
 #[test]
+fn call_of_several_tools_prints_each_result() {
+    let (_folder, catalog) = configuration();
+    let uses = |second: &str| {
+        json!({"tool_uses": [
+            {"recipient_name": "functions.greet", "parameters": {"name": "Ada"}},
+            {"recipient_name": second, "parameters": {"name": "Bob"}},
+        ]})
+    };
+    let parallel = |second| {
+        let arguments = uses(second).to_string();
+        let call = ["call", "multi_tool_use.parallel", "--args", &arguments];
+        run(&[&call[..], &["--catalog", &catalog]].concat())
+    };
+    let done = parallel("greet");
+    assert_eq!(
+        (done.status.code(), stdout(&done).trim_end()),
+        (
+            Some(0),
+            "[1] functions.greet\nHello Ada\n[2] greet\nHello Bob"
+        ),
+        "{}",
+        stderr(&done)
+    );
+    let failed = parallel("no_such");
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stdout(&failed).contains("Hello Ada"));
+    assert!(stderr(&failed).contains("Unknown tool"));
+}
+
+#[test]
 fn call_built_in_works_with_and_without_catalog() {
     let (folder, catalog) = configuration();
     fs::write(folder.path().join("notes.txt"), "one\ntwo\n").expect("it can be written");

@@ -6,10 +6,13 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use futures_util::future::join_all;
 use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::calls::{CallRunner, Caller};
 use picktools_gateway::elicitations::InputAnswers;
+use picktools_gateway::parallel_calls::{UseResult, join_uses};
 use picktools_gateway::upstream::Owner;
+use picktools_provider::ToolCall;
 use rmcp::model::CallToolResponse;
 
 use super::body::Body;
@@ -52,7 +55,6 @@ pub(super) async fn call(
     }
     api.hub.wait_for_listings().await;
     api.hub.wait_for_tool(&sender.role, &call.name).await;
-    let (snapshot, view) = api.view(&sender.role).await?;
     let owner = Owner::from_key(&sender.key);
     let caller = Caller {
         role: sender.role,
@@ -65,8 +67,14 @@ pub(super) async fn call(
         level: None,
         context: None,
     };
+    let (snapshot, view) = api.view(&caller.role).await?;
+    let call = call.into_call();
+    if let Some(uses) = view.hydrator.parallel_uses(&call) {
+        let results = join_all(uses.into_iter().map(|each| run_use(&api, &runner, each)));
+        return Ok(json_response(to_json(&join_uses(results.await))?));
+    }
     let completed = runner
-        .run(snapshot, view, call.into_call(), InputAnswers::default())
+        .run(snapshot, view, call, InputAnswers::default())
         .await?;
     match completed.response {
         CallToolResponse::Complete(result) => Ok(json_response(to_json(&result)?)),
@@ -80,4 +88,18 @@ pub(super) async fn call(
             ))
         }
     }
+}
+
+/// Runs a use of a parallel call.
+async fn run_use(api: &Api, runner: &CallRunner<'_>, call: ToolCall) -> UseResult {
+    let name = call.name.clone();
+    let role = &runner.caller.role;
+    api.hub.wait_for_tool(role, &name).await;
+    let snapshot = api.hub.snapshot();
+    let run = async {
+        let view = snapshot.view(role)?;
+        let outcome = runner.run_use(snapshot, view, call).await?;
+        Ok(outcome.response)
+    };
+    UseResult::new(name, run.await)
 }

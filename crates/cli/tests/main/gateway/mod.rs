@@ -7,6 +7,7 @@ pub(crate) mod carried;
 mod instructions;
 mod lists;
 mod overrides;
+mod parallel;
 mod remembered;
 mod scanned;
 mod tokens;
