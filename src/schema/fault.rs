@@ -19,6 +19,9 @@ pub struct ArgumentFault {
     pub expected: String,
     /// The value that was received, as JSON, shortened.
     pub received: String,
+    /// The faults of each alternative, if the value matches none of `anyOf` or `oneOf`.
+    #[serde(skip)]
+    pub alternatives: Vec<Vec<Self>>,
 }
 
 impl ArgumentFault {
@@ -75,5 +78,6 @@ pub(super) fn fault(
         keyword: keyword.to_owned(),
         expected,
         received: shorten(&received.to_string()),
+        alternatives: Vec::new(),
     }
 }

@@ -11,6 +11,8 @@ use super::{Cost, shorten};
 
 /// The most faults that are reported for one call.
 const MAX_FAULTS: usize = 10;
+/// The most alternatives of a value whose faults are reported.
+const MAX_ALTERNATIVES: usize = 16;
 /// The most subschema evaluations for which each fault is reported.
 const MAX_EXPLAINED: u64 = 20_000;
 /// The most options of an enumeration that a message lists.
@@ -163,12 +165,21 @@ fn describe(error: &ValidationError<'_>) -> ArgumentFault {
             error.masked_with("the value")
         ),
     };
-    fault(
+    let mut described = fault(
         error.instance_path().to_string(),
         error.kind().keyword(),
         shorten(&expected),
         error.instance(),
-    )
+    );
+    if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
+        error.kind()
+    {
+        let alternatives = context.iter().take(MAX_ALTERNATIVES);
+        described.alternatives = alternatives
+            .map(|errors| errors.iter().take(MAX_FAULTS).map(describe).collect())
+            .collect();
+    }
+    described
 }
 
 fn with_article(kind: &str) -> String {

@@ -30,6 +30,7 @@ mod resolution;
 mod results;
 mod revalidation;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub use parallel::join_results;
 pub use pending::PendingReason;
 pub use repairer::{FaultyCall, LimitedRepairer, RepairFuture, Repairer};
 
-use self::normalise::{ArgumentSchema, unknown_properties};
+use self::normalise::{ArgumentSchema, MAX_WORK, unknown_properties};
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility, IneligibleReason};
 use picktools::catalog::{Catalog, NoSchemaMode, Tool};
@@ -450,6 +451,8 @@ impl Hydrator {
             check: &check,
             schema,
             tool: &tool.name,
+            alternative: None,
+            work_left: &Cell::new(MAX_WORK),
         };
         if let Some((value, mut changes)) = argument_schema.normalise(&arguments) {
             repaired.append(&mut changes);

@@ -4,13 +4,18 @@
 //! `arguments`. Each such change is made only if the schema refuses the original form and accepts
 //! exactly one changed form. Every change is named. Normalisation applies to unsafe tools too.
 
+mod alternatives;
 mod candidates;
 mod properties;
 mod wrappers;
 
+use std::cell::Cell;
+
 use picktools::schema::{ArgumentCheck, ArgumentFault, pointer_part};
 use serde_json::{Map, Value, json};
 
+use self::alternatives::Alternative;
+pub(crate) use self::alternatives::MAX_WORK;
 use self::candidates::{candidates, decoded_structure};
 use self::properties::Properties;
 use crate::Repair;
@@ -33,6 +38,10 @@ pub(crate) struct ArgumentSchema<'a> {
     pub(crate) schema: &'a Value,
     /// The name of the tool.
     pub(crate) tool: &'a str,
+    /// The alternative of `anyOf` or `oneOf` in which a value is mended.
+    pub(crate) alternative: Option<&'a Alternative<'a>>,
+    /// The work in alternatives that is left for the call.
+    pub(crate) work_left: &'a Cell<usize>,
 }
 
 /// Normalised arguments, with the changes.
@@ -76,11 +85,11 @@ impl ArgumentSchema<'_> {
             if self.accepts(&mended) {
                 return Some(self.with_names(mended, changes));
             }
-            let faults = self.check.faults(&mended);
+            let faults = self.faults(&mended);
             let change = faults
                 .iter()
                 .find_map(|fault| self.mend_fault(fault, &mut mended))?;
-            changes.push(change);
+            changes.extend(change);
         }
         None
     }
@@ -110,12 +119,12 @@ impl ArgumentSchema<'_> {
                 changes.append(&mut more);
                 return (renamed, changes);
             }
-            let faults = self.check.faults(&renamed);
+            let faults = self.faults(&renamed);
             match faults
                 .iter()
                 .find_map(|fault| self.mend_fault(fault, &mut renamed))
             {
-                Some(change) => more.push(change),
+                Some(changes) => more.extend(changes),
                 None => break,
             }
         }
@@ -123,14 +132,23 @@ impl ArgumentSchema<'_> {
     }
 
     /// Mends one fault, if it has one remedy.
-    fn mend_fault(&self, fault: &ArgumentFault, arguments: &mut Value) -> Option<Repair> {
+    fn mend_fault(&self, fault: &ArgumentFault, arguments: &mut Value) -> Option<Vec<Repair>> {
         if NAME_KEYWORDS.contains(&fault.keyword.as_str()) {
             let properties = Properties::at(self.schema, &fault.pointer);
-            return properties.correct_name(&fault.pointer, arguments);
+            let change = properties.correct_name(&fault.pointer, arguments)?;
+            return Some(vec![change]);
         }
         if !VALUE_KEYWORDS.contains(&fault.keyword.as_str()) {
             return None;
         }
+        if let Some(change) = self.mend_value(fault, arguments) {
+            return Some(vec![change]);
+        }
+        self.mend_alternative(fault, arguments)
+    }
+
+    /// Replaces a value that has another type or spelling.
+    fn mend_value(&self, fault: &ArgumentFault, arguments: &mut Value) -> Option<Repair> {
         let from = arguments.pointer(&fault.pointer)?.clone();
         if from.is_null() {
             return self.remove_null(&fault.pointer, arguments);
@@ -159,10 +177,10 @@ impl ArgumentSchema<'_> {
 
     /// Returns `true` if the arguments have no fault at or inside a value that is replaced.
     fn fits(&self, pointer: &str, value: &Value, arguments: &Value) -> bool {
-        let below = format!("{pointer}/");
         let faults = self.faults_with(pointer, value, arguments);
-        let is_here = |place: &str| place == pointer || place.starts_with(&below);
-        !faults.iter().any(|fault| is_here(&fault.pointer))
+        !faults
+            .iter()
+            .any(|fault| is_at_or_inside(&fault.pointer, pointer))
     }
 
     /// Returns `true` if the arguments have no fault at a value that is replaced, except for its
@@ -175,12 +193,22 @@ impl ArgumentSchema<'_> {
         !faults.iter().any(is_refused)
     }
 
+    /// Returns the faults of the arguments; in an alternative, only the faults in it.
+    fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
+        let faults = self.check.faults(arguments);
+        let Some(alternative) = self.alternative else {
+            return faults;
+        };
+        self.count_work(&faults);
+        alternative.select(faults)
+    }
+
     fn faults_with(&self, pointer: &str, value: &Value, arguments: &Value) -> Vec<ArgumentFault> {
         let mut changed = arguments.clone();
         if let Some(place) = changed.pointer_mut(pointer) {
             *place = value.clone();
         }
-        self.check.faults(&changed)
+        self.faults(&changed)
     }
 
     /// Removes a property whose value is null, if the schema does not require it.
@@ -197,6 +225,12 @@ impl ArgumentSchema<'_> {
             pointer: format!("{parent}/{}", pointer_part(&name)),
         })
     }
+}
+
+/// Returns `true` if a place is a JSON pointer's, or inside its value.
+fn is_at_or_inside(place: &str, pointer: &str) -> bool {
+    let rest = place.strip_prefix(pointer);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns `true` for the values that models send to a tool without arguments.

@@ -1,5 +1,7 @@
 //! The forms of calls in `fixtures/calls/forms.json`, as the library reads them.
 
+use std::time::Instant;
+
 use picktools::Catalog;
 use picktools_call::{CallError, HydratedCall, Hydrator, join_results};
 use picktools_provider::{CallResult, ToolCall};
@@ -97,4 +99,29 @@ fn parallel_call_is_replaced_by_its_uses() {
         outputs[1],
         json!({"tool": "functions.health", "output": "done"})
     );
+}
+
+#[test]
+fn alternatives_inside_alternatives_take_bounded_time() {
+    let alternative = |index: usize| {
+        json!({"type": "object", "required": ["a", "b", "next"], "properties": {
+            "a": {"type": "integer"}, "b": {"type": "integer", "maximum": index},
+            "next": {"$ref": "#/$defs/any"}}})
+    };
+    let alternatives: Vec<Value> = (0..16).map(alternative).collect();
+    let schema = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/any"}},
+        "$defs": {"any": {"anyOf": alternatives}}});
+    let tool = json!({"name": "nested", "description": "A tool", "parameters": schema});
+    let catalog = Catalog::from_slice(tool.to_string().as_bytes(), "nested.jsonl", None);
+    let hydrator = hydrator_of(catalog.expect("the tool is valid"));
+    let mut value = json!({});
+    for _ in 0..2 {
+        value = json!({"a": "1", "b": "2", "next": value});
+    }
+    let call = json!({"name": "nested", "arguments": {"x": value}});
+    let started = Instant::now();
+    let hydrated = hydrator.hydrate(&serde_json::from_value(call).expect("a call"));
+    assert!(hydrated.is_err());
+    // Without a limit it takes minutes in a build without optimisation.
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
