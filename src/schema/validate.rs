@@ -8,6 +8,7 @@ use super::fault::{ArgumentFault, fault};
 use super::relaxed::compile_relaxed;
 use super::validators::ArgumentValidator;
 use super::{Cost, shorten};
+use crate::json::is_long_number;
 
 /// The most faults that are reported for one call.
 const MAX_FAULTS: usize = 10;
@@ -113,7 +114,7 @@ fn wants_structure(error: &ValidationError<'_>) -> bool {
 }
 
 fn describe(error: &ValidationError<'_>) -> ArgumentFault {
-    let expected = match error.kind() {
+    let mut expected = match error.kind() {
         ValidationErrorKind::Type {
             kind: TypeKind::Single(kind),
         } => with_article(kind.as_str()),
@@ -165,6 +166,12 @@ fn describe(error: &ValidationError<'_>) -> ArgumentFault {
             error.masked_with("the value")
         ),
     };
+    // A long number was read as text, so that it keeps its digits.
+    if matches!(error.kind(), ValidationErrorKind::Type { .. })
+        && error.instance().as_str().is_some_and(is_long_number)
+    {
+        expected.push_str(" that 64 bits keep, or fewer digits");
+    }
     let mut described = fault(
         error.instance_path().to_string(),
         error.kind().keyword(),

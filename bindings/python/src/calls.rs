@@ -295,7 +295,7 @@ impl CallReader<'_> {
         provider: Provider,
     ) -> PyResult<Vec<ToolCall>> {
         let invalid = |error| errors::argument(argument.py(), "calls", errors::join_causes(&error));
-        let value = convert::value(argument, "calls")?;
+        let value = convert::model_value(argument, "calls")?;
         let mut answer = provider.answer(&value).map_err(invalid)?;
         if self.text == AnswerText::MayHaveCalls {
             answer = answer.with_text_calls(self.is_shown);
@@ -305,7 +305,7 @@ impl CallReader<'_> {
 }
 
 fn read_call(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
-    let Value::Object(mut members) = convert::value(argument, place)? else {
+    let Value::Object(mut members) = convert::model_value(argument, place)? else {
         return Err(errors::argument_type(
             argument,
             place,

@@ -1,11 +1,12 @@
 //! Conversions of Python values to JSON and back.
 
 use picktools::Query;
-use pyo3::IntoPyObjectExt;
+use picktools::json::is_long_number;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMapping, PySet, PyString, PyTuple,
 };
+use pyo3::{IntoPyObjectExt, PyTypeInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
@@ -19,10 +20,28 @@ const MAX_DEPTH: usize = 100;
 ///
 /// `place` is the position of the value for error messages, from the name of the argument.
 pub(crate) fn value(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
-    value_at(argument, place, 0)
+    value_at(argument, place, 0, OtherNumbers::Refused)
 }
 
-fn value_at(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
+/// Converts a value that a model wrote, like [`value`]. A number that JSON does not carry becomes
+/// text, as in an answer of a provider, so that the call is refused and not the batch.
+pub(crate) fn model_value(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
+    value_at(argument, place, 0, OtherNumbers::Text)
+}
+
+/// The form of numbers that are not finite, or that 64 bits do not keep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OtherNumbers {
+    Refused,
+    Text,
+}
+
+fn value_at(
+    argument: &Bound<'_, PyAny>,
+    place: &str,
+    depth: usize,
+    others: OtherNumbers,
+) -> PyResult<Value> {
     let py = argument.py();
     if depth > MAX_DEPTH {
         let message = format!("it is nested more than {MAX_DEPTH} deep, or contains itself");
@@ -35,38 +54,56 @@ fn value_at(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<
         Ok(Value::Bool(boolean.is_true()))
     } else if let Ok(text) = argument.cast::<PyString>() {
         self::text(text, place).map(Value::String)
-    } else if argument.is_instance_of::<PyInt>() {
-        let integer = argument
-            .extract::<i64>()
-            .map(Number::from)
-            .or_else(|_| argument.extract::<u64>().map(Number::from));
-        integer
-            .map(Value::Number)
-            .map_err(|_| invalid(argument, place, "the number has more than 64 bits"))
-    } else if argument.is_instance_of::<PyFloat>() {
-        let number = Number::from_f64(argument.extract()?);
-        number
-            .map(Value::Number)
-            .ok_or_else(|| invalid(argument, place, "the number is not finite"))
+    } else if is_number(argument)? {
+        number(argument, place, others)
     } else if argument.is_instance_of::<PyDict>() || argument.cast::<PyMapping>().is_ok() {
-        object(argument, place, depth).map(Value::Object)
+        object(argument, place, depth, others).map(Value::Object)
     } else if is_list(argument) {
         let items = argument.try_iter()?.enumerate();
-        let items =
-            items.map(|(index, item)| value_at(&item?, &format!("{place}[{index}]"), depth + 1));
+        let items = items
+            .map(|(index, item)| value_at(&item?, &format!("{place}[{index}]"), depth + 1, others));
         items.collect::<PyResult<Vec<_>>>().map(Value::Array)
     } else if let Ok(dump) = argument.getattr("model_dump") {
         let options = PyDict::new(py);
         options.set_item("mode", "json")?;
         options.set_item("by_alias", true)?;
         options.set_item("exclude_none", true)?;
-        value_at(&dump.call((), Some(&options))?, place, depth + 1)
+        value_at(&dump.call((), Some(&options))?, place, depth + 1, others)
     } else {
         Err(errors::argument_type(
             argument,
             place,
             "a JSON value, or an object with model_dump",
         ))
+    }
+}
+
+fn is_number(argument: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_builtin = argument.is_instance_of::<PyInt>() || argument.is_instance_of::<PyFloat>();
+    Ok(
+        is_builtin
+            || argument.is_instance(&argument.py().import("decimal")?.getattr("Decimal")?)?,
+    )
+}
+
+/// Converts an integer, a float or a `decimal.Decimal`.
+fn number(argument: &Bound<'_, PyAny>, place: &str, others: OtherNumbers) -> PyResult<Value> {
+    if argument.is_instance_of::<PyFloat>()
+        && let Some(number) = Number::from_f64(argument.extract()?)
+    {
+        return Ok(Value::Number(number));
+    }
+    // A subclass such as an enumeration has a text of its own.
+    let text = match argument.is_instance_of::<PyInt>() {
+        true => PyInt::type_object(argument.py()).call_method1("__repr__", (argument,))?,
+        false => argument.str()?.into_any(),
+    };
+    let text: String = text.extract()?;
+    match serde_json::from_str(&text) {
+        Ok(number) if !is_long_number(&text) => Ok(Value::Number(number)),
+        _ if others == OtherNumbers::Text => Ok(Value::String(text)),
+        Ok(_) => Err(invalid(argument, place, "the number has more than 64 bits")),
+        Err(_) => Err(invalid(argument, place, "the number is not finite")),
     }
 }
 
@@ -77,7 +114,12 @@ fn is_list(argument: &Bound<'_, PyAny>) -> bool {
         || argument.is_instance_of::<PyFrozenSet>()
 }
 
-fn object(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Map<String, Value>> {
+fn object(
+    argument: &Bound<'_, PyAny>,
+    place: &str,
+    depth: usize,
+    others: OtherNumbers,
+) -> PyResult<Map<String, Value>> {
     let mut members = Map::new();
     for item in argument.call_method0("items")?.try_iter()? {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
@@ -89,7 +131,7 @@ fn object(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Ma
             ));
         };
         let name = text(name, place)?;
-        let value = value_at(&value, &format!("{place}.{name}"), depth + 1)?;
+        let value = value_at(&value, &format!("{place}.{name}"), depth + 1, others)?;
         members.insert(name, value);
     }
     Ok(members)
@@ -186,7 +228,7 @@ pub(crate) fn query(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Query>
         {
             Err(errors::argument_type(argument, place, "text, or messages"))
         }
-        Err(_) => Ok(picktools_provider::query_from_value(&value(
+        Err(_) => Ok(picktools_provider::query_from_value(&model_value(
             argument, place,
         )?)),
     }

@@ -1,5 +1,6 @@
 """The forms of calls in `fixtures/calls/forms.json`, as the Python package reads them."""
 
+import decimal
 import json
 import pathlib
 
@@ -43,7 +44,40 @@ def test_call_form_has_its_outcome(engine: picktools.Engine, form: dict[str, obj
     assert outcome(call) == expected
 
 
-def test_long_number_is_refused(engine: picktools.Engine) -> None:
-    call = {"name": "get_order", "arguments": {"order_id": 12345678901234567890123}}
-    with pytest.raises(picktools.errors.ArgumentError, match="more than 64 bits"):
-        engine.validate([call])
+LONG = 12345678901234567890123
+LONG_DECIMAL = decimal.Decimal("0.12345678901234567890123")
+
+
+@pytest.mark.parametrize("number", [LONG, -LONG, LONG_DECIMAL, float("nan"), float("inf")], ids=str)
+@pytest.mark.parametrize("provider", [None, "anthropic", "gemini"])
+def test_unfit_number_is_refused(engine: picktools.Engine, number: object, provider: str | None) -> None:
+    arguments = {"minTotal": number, "ids": [1]}
+    calls: object = [{"name": "list_orders", "arguments": arguments}]
+    translation = None
+    if provider is not None:
+        translation = engine.translate(provider)
+        name = next(name for name, tool in translation.names.items() if tool == "orders/list_orders")
+        calls = {
+            "anthropic": {"content": [{"type": "tool_use", "id": "1", "name": name, "input": arguments}]},
+            "gemini": {
+                "candidates": [
+                    {"content": {"parts": [{"functionCall": {"name": name, "args": arguments}}]}}
+                ]
+            },
+        }[provider]
+    (call,) = engine.validate(calls, translation=translation)
+    assert call.status == "refused"
+    assert call.message is not None and str(number) in call.message.replace("NaN", "nan")
+    assert "minTotal" in call.message
+
+
+@pytest.mark.parametrize("number", [LONG, LONG_DECIMAL, decimal.Decimal("7")], ids=str)
+def test_number_for_text_keeps_its_digits(engine: picktools.Engine, number: object) -> None:
+    (call,) = engine.validate([{"name": "get_order", "arguments": {"order_id": number}}])
+    assert call.arguments == {"order_id": str(number)}
+
+
+def test_decimal_is_a_number(engine: picktools.Engine) -> None:
+    arguments = {"minTotal": decimal.Decimal("4.50"), "limit": decimal.Decimal("7")}
+    (call,) = engine.validate([{"name": "list_orders", "arguments": arguments}])
+    assert call.arguments == {"minTotal": 4.5, "limit": 7}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Uri, header};
+use picktools::json::quote_long_numbers;
 use picktools_net::{FetchError, FetchErrorKind};
 use reqwest::Client as HttpClient;
 use serde_json::Value;
@@ -177,7 +178,7 @@ impl Client {
                 answer: format!("{status}: {}", message()),
             });
         }
-        serde_json::from_slice(&body).map_err(|error| ClientError::NotJson {
+        serde_json::from_slice(&quote_long_numbers(&body)).map_err(|error| ClientError::NotJson {
             excerpt: message(),
             source: error.into(),
         })

@@ -2,6 +2,7 @@
 
 use picktools::Access;
 use picktools::catalog::{CatalogFile, CatalogOptions, Conflicts};
+use picktools::json::quote_long_numbers;
 use picktools_call::{HydratedCall, Hydrator};
 use picktools_provider::{Arguments, TextCalls, ToolCall, calls_in_text};
 use picktools_state::keys;
@@ -68,7 +69,9 @@ impl ShownTools {
             Ok(HydratedCall::NeedsApproval(pending)) => pending.arguments().clone(),
             Err(_) => match &call.arguments {
                 Arguments::Json(value) => value.clone(),
-                Arguments::Text(text) => serde_json::from_str(text).ok()?,
+                Arguments::Text(text) => {
+                    serde_json::from_slice(&quote_long_numbers(text.as_bytes())).ok()?
+                }
             },
         };
         let random = keys::random().ok()?;

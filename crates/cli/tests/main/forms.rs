@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::{picktools, stderr, stdout};
 use crate::gateway::{Client, Place, said};
 use crate::gateway_http::Serving;
+use crate::support::files;
 
 /// The number of processes that run at once.
 const PROCESSES: usize = 4;
@@ -250,4 +251,58 @@ fn call_forms_have_their_outcome_over_http() {
             CallOutcome::Refused(_) => assert!(resolved["tool"].is_string(), "{report}"),
         }
     }
+}
+
+/// A number with more digits than 64 bits keep.
+const LONG: &str = "12345678901234567890123";
+
+#[test]
+fn long_number_over_http_keeps_its_digits_or_is_refused() {
+    let forms = CallForms::open();
+    let place = Place::with(&json!({}));
+    let catalog = place.path("tools.jsonl");
+    fs::write(&catalog, forms.native_catalog()).expect("a file");
+    let catalog = catalog.display().to_string();
+    let serving = Serving::start(place, &["--catalog", &catalog]);
+    let validate = |name: &str, arguments: String| {
+        let call = format!("{{\"name\": \"{name}\", \"arguments\": {arguments}}}");
+        let body = format!("{{\"calls\": [{call}]}}");
+        let headers = [("content-type", "application/json")];
+        let answer = serving.raw("POST", "/v1/validate", &headers, &body);
+        let report: Value = serde_json::from_str(&answer.body).expect("JSON");
+        report["calls"][0].clone()
+    };
+    let refused = validate("list_orders", format!("{{\"limit\": {LONG}}}"));
+    let message = refused["error"].to_string();
+    assert!(message.contains(LONG), "{refused}");
+    assert!(message.contains("that 64 bits keep"), "{refused}");
+    let valid = validate("get_order", format!("{{\"order_id\": {LONG}}}"));
+    assert_eq!(valid["arguments"], json!({"order_id": LONG}), "{valid}");
+}
+
+#[test]
+fn long_number_in_the_gateway_is_refused_and_audited_with_its_digits() {
+    let place = servers(&CallForms::open());
+    let folder = place.path("audit").display().to_string();
+    let mut client = place.client_with_options(&["--audit", &folder]);
+    let direct = format!(
+        "{{\"jsonrpc\": \"2.0\", \"id\": 901, \"method\": \"tools/call\", \"params\": {{\
+         \"name\": \"orders__list_orders\", \"arguments\": {{\"limit\": {LONG}}}}}}}\n"
+    );
+    client.write(&direct);
+    let answer = client.answer(901);
+    assert!(answer["error"].to_string().contains(LONG), "{answer}");
+    let text = format!("{{\"limit\": {LONG}}}");
+    let result = client.run("orders__list_orders", json!(text));
+    assert_eq!(crate::gateway::code(&result), "invalid_arguments");
+    assert!(said(&result).contains(LONG), "{result}");
+    client.leave();
+    let files = files(place.path("audit").as_path());
+    let log = files
+        .iter()
+        .map(|file| fs::read_to_string(file).expect("a file"));
+    assert!(log.collect::<String>().contains(LONG));
+    let replay = picktools(&["replay", &folder, "--verify"]).output();
+    let replay = replay.expect("it runs");
+    assert!(replay.status.success(), "{}", stderr(&replay));
 }

@@ -317,3 +317,35 @@ async fn alias_of_an_untrusted_tool_is_an_unknown_tool() {
         [Err(CallError::UnknownTool { .. })]
     ));
 }
+
+#[tokio::test]
+async fn long_numbers_of_answers_keep_their_digits() {
+    for provider in [
+        Provider::OpenAiChat,
+        Provider::OpenAiResponses,
+        Provider::Anthropic,
+        Provider::Gemini,
+        Provider::Ollama,
+    ] {
+        let number = "12345678901234567890123";
+        let body = answer(provider).to_string();
+        let body = body
+            .replace("\"Bern\"", number)
+            .replace("\\\"Bern\\\"", number);
+        let server = TestServer::new(move |_, _| {
+            Reply::Raw(
+                "200 OK",
+                "content-type: application/json\r\n".to_owned(),
+                body.clone(),
+            )
+        });
+        let calls = ask(provider, &server, json!({"model": "m"})).await;
+        let calls = calls.expect("an answer");
+        let told = format!("{calls:?}");
+        assert!(told.contains(number), "{provider}: {told}");
+        assert!(
+            !told.contains("1.2345678901234568e22"),
+            "{provider}: {told}"
+        );
+    }
+}

@@ -210,3 +210,30 @@ async fn other_answers_pass_byte_for_byte() {
     let exchange = client.send(ModelApi::Chat, &without_tools).await;
     assert_eq!(exchange.answer, plain.as_bytes(), "a request without tools");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_numbers_of_calls_in_text_keep_their_digits() {
+    for (api, provider) in APIS {
+        for stream in [false, true] {
+            for number in ["12345678901234567890123", "0.12345678901234567890123"] {
+                for text in [
+                    format!(
+                        "<tool_call>{{\"name\": \"weather\", \"arguments\": {{\"y\": {number}}}}}</tool_call>"
+                    ),
+                    format!(
+                        "<tool_call>{{\"name\": \"weather\", \"arguments\": \"{{\\\"y\\\": {number}}}\"}}</tool_call>"
+                    ),
+                    format!("weather\n{{\"y\": {number}}}"),
+                    format!("weather\n{{\"x\": \"a\", \"y\": [{number}]}}"),
+                    format!("[weather(y={number})]"),
+                ] {
+                    let (answer, body) = answer(api, provider, &text, stream).await;
+                    let label = format!("{provider}, {stream}: {text}: {body}");
+                    assert_eq!(answer.calls.len(), 1, "{label}");
+                    let arguments = serde_json::to_string(&answer.calls[0].arguments);
+                    assert!(arguments.expect("JSON").contains(number), "{label}");
+                }
+            }
+        }
+    }
+}

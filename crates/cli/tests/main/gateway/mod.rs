@@ -225,7 +225,7 @@ impl Client {
         self.write(&format!("{message}\n"));
     }
 
-    fn write(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, text: &str) {
         let input = self.input.as_mut().expect("it is open");
         input
             .write_all(text.as_bytes())
