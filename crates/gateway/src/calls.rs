@@ -263,11 +263,12 @@ impl CallRunner<'_> {
             }
             other => other,
         };
-        let identity = call_identity(&caller.owner, hydrated.tool(), hydrated.arguments());
-        let awaited_input = match &input_answers.state {
-            Some(state) => self.gateway.elicitations.take(identity, state),
-            None => None,
-        };
+        let identity =
+            |tool: &Tool, arguments: &Value| call_identity(&caller.owner, tool, arguments);
+        let awaited_input = input_answers.state.as_ref().and_then(|state| {
+            let identity = identity(hydrated.tool(), hydrated.arguments());
+            self.gateway.elicitations.take(identity, state)
+        });
         if input_answers.state.is_some() && awaited_input.is_none() {
             let message = "this call does not wait for an answer; send it again as a new call";
             return Err(Refusal::new(Code::NotConfirmed, message));
@@ -277,6 +278,7 @@ impl CallRunner<'_> {
         let call = match hydrated {
             HydratedCall::Ready(call) => call,
             HydratedCall::NeedsApproval(pending) => {
+                let identity = identity(pending.tool(), pending.arguments());
                 let decider = CallerDecider {
                     runner: self,
                     answer: answers.decision.as_ref(),
