@@ -8,7 +8,7 @@ scripts/fetch-servers.sh
 scripts/fetch-store.sh
 scripts/fetch-browser.sh
 # Everything but the Python package, with the features that are opt-in.
-tests=(cargo test --workspace --exclude picktools-python --features picktools-cli/onnx)
+tests=(cargo test --workspace --exclude picktools-python --features picktools-cli/onnx,picktools-runtime/schemars)
 "${tests[@]}" --no-run
 # Tests wait more than they work: what they leave of the processors compiles the Python package, from when cargo has found that
 # the tests are compiled, and no longer keeps others from the folder.

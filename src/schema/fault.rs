@@ -54,16 +54,20 @@ impl ArgumentFault {
 
 impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let location = if self.pointer.is_empty() {
-            "the arguments"
-        } else {
-            &self.pointer
-        };
+        let location = location(&self.pointer);
         write!(
             f,
             "{location}: expected {}, received {}",
             self.expected, self.received
         )
+    }
+}
+
+/// Names a JSON pointer into arguments for a message.
+pub fn location(pointer: &str) -> &str {
+    match pointer {
+        "" => "the arguments",
+        _ => pointer,
     }
 }
 

@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 
 use cost::Cost;
 use example::example;
-pub use fault::ArgumentFault;
+pub use fault::{ArgumentFault, location};
 pub use keywords::{DEFINITIONS, SubschemaForm, subschema_form, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use reference::{decode_fragment, resolve};

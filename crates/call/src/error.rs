@@ -9,7 +9,7 @@ use crate::UnknownProperty;
 use picktools::access::IneligibleReason;
 use picktools::excerpt;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
-use picktools::schema::ArgumentFault;
+use picktools::schema::{ArgumentFault, location};
 
 /// The reason for which a [`Repairer`](super::Repairer) returned no arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -145,10 +145,15 @@ pub enum CallError {
         members: Vec<&'static str>,
     },
     /// The arguments match the schema, but not the type into which the program deserialises them.
-    #[error("the arguments of {tool} do not match the type of the program: {reason}")]
+    #[error(
+        "the arguments of {tool} do not match the type of the program: {}: {reason}",
+        location(pointer)
+    )]
     Typed {
         /// The tool's id.
         tool: String,
+        /// JSON pointer to the value that differs; empty for the arguments as a whole.
+        pointer: String,
         /// The error of the deserialiser.
         reason: String,
     },

@@ -29,6 +29,7 @@ mod pending;
 mod resolution;
 mod results;
 mod revalidation;
+mod typed;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -135,15 +136,16 @@ impl ValidCall {
         &self.arguments
     }
 
-    /// Deserialises the arguments.
+    /// Deserialises the arguments. A number such as `3.0` counts as an integer, as in JSON Schema.
     ///
     /// # Errors
     ///
     /// [`CallError::Typed`] if they do not match the type, even though they match the schema.
     pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        T::deserialize(&self.arguments).map_err(|error| CallError::Typed {
+        typed::deserialise(&self.arguments).map_err(|fault| CallError::Typed {
             tool: self.tool.id.clone(),
-            reason: error.to_string(),
+            pointer: fault.pointer,
+            reason: fault.reason,
         })
     }
 

@@ -58,6 +58,8 @@ mod redaction;
 mod result;
 mod tool;
 mod turn;
+#[cfg(feature = "schemars")]
+mod typed;
 mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -78,6 +80,8 @@ pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
 // The token of `Context::with_cancellation`.
 pub use tokio_util::sync::CancellationToken;
+#[cfg(feature = "schemars")]
+pub use typed::TypedTool;
 
 use picktools::Tool;
 use serde_json::Value;

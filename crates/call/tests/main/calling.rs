@@ -88,9 +88,47 @@ fn parse_validate_instantiate() {
         .arguments_as::<Wrong>()
         .expect_err("the program expects something else");
     assert!(
-        matches!(&error, CallError::Typed { tool, .. } if tool == "get_temperature"),
+        matches!(&error, CallError::Typed { tool, pointer, .. }
+            if tool == "get_temperature" && pointer == "/city"),
         "{error}"
     );
+}
+
+#[test]
+fn arguments_as_a_type_name_the_property_that_differs() {
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "snake_case")]
+    enum Step {
+        Walk { meters: u32 },
+        Wait(u8),
+    }
+    #[derive(Deserialize, Debug)]
+    struct Route {
+        steps: Vec<Step>,
+    }
+    let catalog = json!([{"name": "plan", "parameters": {"type": "object",
+        "properties": {"steps": {"type": "array"}}}}]);
+    let hydrator = hydrator(&catalog);
+    let read_steps = |steps: Value| {
+        let text = json!({"steps": steps}).to_string();
+        let valid = ready(hydrator.hydrate(&call("plan", &text)));
+        valid.arguments_as::<Route>()
+    };
+    for (steps, pointer) in [
+        (json!([{"walk": {"meters": "far"}}]), "/steps/0/walk/meters"),
+        (json!([{"wait": 1}, {"wait": 300}]), "/steps/1/wait"),
+        (json!([{"wait": 1}, {"walk": {}}]), "/steps/1/walk"),
+        (json!([{"walk": {"meters": 2.5}}]), "/steps/0/walk/meters"),
+    ] {
+        match read_steps(steps.clone()) {
+            Err(CallError::Typed { pointer: named, .. }) => assert_eq!(named, pointer, "{steps}"),
+            other => panic!("{steps}: {other:?}"),
+        }
+    }
+    // JSON Schema takes 2.0 for an integer.
+    let route = read_steps(json!([{"walk": {"meters": 2.0}}, {"wait": 3.0}]));
+    let steps = route.expect("both numbers are whole").steps;
+    assert_eq!(steps, [Step::Walk { meters: 2 }, Step::Wait(3)]);
 }
 
 #[test]

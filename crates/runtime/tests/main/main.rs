@@ -10,6 +10,9 @@ mod running_plans;
 mod running_repairs;
 // Contexts without a manager, and a shared stream of events.
 mod running_shared;
+// Tools whose schema comes from a Rust type.
+#[cfg(feature = "schemars")]
+mod running_typed;
 // Remote tools: HTTP operations and MCP tools, against test servers.
 mod running_http;
 mod running_mcp;
