@@ -23,6 +23,7 @@ mod candidates;
 mod explain;
 #[cfg(test)]
 mod narrowed;
+mod once;
 mod parts;
 mod ranked;
 mod report;
@@ -38,12 +39,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub use self::builder::EngineBuilder;
 pub use self::built_in::BuiltInScorer;
 use self::candidates::Candidates;
 use self::explain::Explainer;
+pub use self::once::{pick_tools, pick_tools_with};
 use self::parts::SubqueryResults;
 use self::ranked::RequestRanking;
 use self::report::Report;
@@ -51,7 +52,7 @@ use self::request::Request;
 pub use self::signals::Embeddings;
 use self::skills::SkillIndex;
 use crate::budget::CostTable;
-use crate::catalog::{Catalog, ChangeError, Changes, Tool};
+use crate::catalog::{Catalog, ChangeError, Changes};
 use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
@@ -340,6 +341,18 @@ impl Engine {
         self.index.stats()
     }
 
+    /// Returns an engine that ranks with this scorer, as [`EngineBuilder::scorer`] does, and shares
+    /// everything else with this one. `shortlist` limits the scorer to the best tools of the
+    /// built-in ranking, as [`EngineBuilder::shortlist`] does.
+    #[must_use]
+    pub fn with_scorer(&self, scorer: Arc<dyn Scorer>, shortlist: Option<usize>) -> Self {
+        Self {
+            scorer: Some(scorer),
+            shortlist: shortlist.map(|tools| tools.max(1)),
+            ..self.clone()
+        }
+    }
+
     /// Returns a built-in ranking as a [`Scorer`], which can be part of another scorer for
     /// [`EngineBuilder::scorer`].
     pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
@@ -558,35 +571,4 @@ impl Engine {
             reason: error.to_string(),
         })?
     }
-}
-
-/// Picks from tools that are indexed for this request only, with the built-in ranking. An
-/// [`Engine`] serves many requests, and may have a scorer, a reranker or skills. The timeout starts
-/// at the call: indexing, on tokio's blocking pool, shortens the time for the stages of the pick.
-///
-/// # Errors
-///
-/// [`PickError`] if the tools are not a valid catalog; otherwise as [`Engine::pick`].
-///
-/// # Panics
-///
-/// Outside a tokio runtime.
-pub async fn pick_tools(
-    input: impl Into<Query>,
-    tools: impl IntoIterator<Item = Tool>,
-    options: PickOptions,
-) -> Result<Selection, PickError> {
-    let started = Instant::now();
-    let (query, tools) = (input.into(), tools.into_iter().collect::<Vec<_>>());
-    let pick = tokio::task::spawn_blocking(move || {
-        let engine = Engine::new(Catalog::from_tools(tools)?)?;
-        let mut options = options;
-        if let Some(timeout) = &mut options.timeout {
-            *timeout = timeout.saturating_sub(started.elapsed());
-        }
-        engine.pick(&query, &options)
-    });
-    pick.await.map_err(|error| PickError::Worker {
-        reason: error.to_string(),
-    })?
 }

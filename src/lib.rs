@@ -68,7 +68,7 @@ pub mod shard;
 
 pub use access::Access;
 pub use catalog::{Catalog, CatalogOptions, Tool, ToolId};
-pub use engine::{Engine, EngineBuilder, pick_tools};
+pub use engine::{Engine, EngineBuilder, pick_tools, pick_tools_with};
 #[doc(inline)]
 pub use names::skills;
 pub use options::{Mode, PickError, PickOptions};

@@ -30,6 +30,8 @@ mod history;
 mod examples;
 // Custom scorers: composition, invalid scores, failures, deadlines.
 mod scoring;
+// Scorers that a caller gives with a request.
+mod given_scorers;
 // Rerankers: their effect, their condition, and failures.
 mod reranking;
 // Embedding models: the default, and a fake one for the rules.

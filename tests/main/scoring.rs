@@ -15,14 +15,14 @@ use tokio::runtime::{Builder, Runtime};
 use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, scored_by, set, tool};
 
 /// The longest time of a pick with a deadline of 200 ms. A bench measures the real overrun.
-const AT_MOST: Duration = Duration::from_secs(2);
-const DEADLINE: Duration = Duration::from_millis(200);
+pub(crate) const AT_MOST: Duration = Duration::from_secs(2);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 const FAR_TOO_LONG: Duration = Duration::from_secs(10);
 
-type Answer = Result<Vec<Score>, ScorerError>;
+pub(crate) type Answer = Result<Vec<Score>, ScorerError>;
 
 /// A scorer with a scripted answer.
-struct Scripted<F>(F);
+pub(crate) struct Scripted<F>(pub(crate) F);
 
 impl<F: Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync> Scorer for Scripted<F> {
     fn name(&self) -> &str {
@@ -250,7 +250,7 @@ impl Scorer for WaitingScorer {
 }
 
 /// A scorer that blocks its thread.
-struct BlockingScorer;
+pub(crate) struct BlockingScorer;
 
 impl Scorer for BlockingScorer {
     fn name(&self) -> &str {

@@ -138,6 +138,12 @@ impl Selection {
         &self.0.scorer
     }
 
+    /// Messages about tools that a scorer of the caller gave an invalid score.
+    #[getter]
+    fn scorer_errors(&self) -> Vec<String> {
+        self.0.scorer_errors.clone()
+    }
+
     /// The probability that any tool fits the request, 0 to 1. None if it is unknown.
     #[getter]
     fn answerable(&self) -> Option<f32> {

@@ -24,6 +24,7 @@ use crate::calls::{
 };
 use crate::catalog::{Catalog, definitions};
 use crate::model::{ModelChoice, WorkMonitor};
+use crate::scorer::ConfiguredPick;
 use crate::tool::Tool;
 use crate::{convert, errors, work};
 
@@ -379,6 +380,11 @@ impl Engine {
     /// for roles are not picked. The options are those of `PickOptions`: min_score, mode, reasons,
     /// debug, timeout_ms, token_budget, always_include, fallbacks, in_use, max_per_source,
     /// trusted_sources, tell_blocked, choice, fusion, popularity.
+    ///
+    /// `scorer` replaces the ranking. It is a callable that takes the text of the request and the
+    /// eligible tools, and returns one score from 0 to 1 per tool, or one pair (score, reason). With
+    /// `shortlist` it gets only so many tools, the best of the built-in ranking. An exception of the
+    /// scorer is not raised: `degraded` reports it, and the tools keep their order.
     #[pyo3(signature = (query, k = None, *, access = None, **options))]
     fn pick(
         &self,
@@ -389,10 +395,11 @@ impl Engine {
     ) -> PyResult<Selection> {
         let py = query.py();
         let query = convert::query(query, "query")?;
-        let options = pick_options(py, k, access, options)?;
+        let ConfiguredPick { engine, options } =
+            ConfiguredPick::read(&self.inner, k, access, options, py)?;
         self.check_process(py, options.timeout.is_some())?;
         // The closure takes the query and the options, so that they are dropped without the lock.
-        let selection = py.detach(move || self.inner.pick(&query, &options));
+        let selection = py.detach(move || engine.pick(&query, &options));
         selection
             .map(Selection::new)
             .map_err(|error| errors::pick(py, &error))
@@ -433,14 +440,15 @@ impl Engine {
         let queries =
             items.map(|(index, item)| convert::query(&item?, &format!("queries[{index}]")));
         let queries = queries.collect::<PyResult<Vec<_>>>()?;
-        let options = pick_options(py, k, access, options)?;
+        let ConfiguredPick { engine, options } =
+            ConfiguredPick::read(&self.inner, k, access, options, py)?;
         self.check_process(py, options.timeout.is_some())?;
         let pool = work::pool()?;
         let selections: Result<Vec<_>, _> = py.detach(|| {
             pool.install(|| {
                 queries
                     .par_iter()
-                    .map(|query| self.inner.pick(query, &options))
+                    .map(|query| engine.pick(query, &options))
                     .collect()
             })
         });

@@ -12,6 +12,7 @@ mod engine;
 mod errors;
 mod measuring;
 mod model;
+mod scorer;
 mod tool;
 mod work;
 

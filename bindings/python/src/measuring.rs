@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
 
-use crate::engine::{Engine, pick_options};
+use crate::engine::Engine;
+use crate::scorer::ConfiguredPick;
 use crate::{convert, errors};
 
 /// The smallest number of ranked picks per query.
@@ -87,7 +88,10 @@ pub(crate) fn evaluate<'py>(
         .map(|options| options.contains("min_score"))
         .transpose()?
         .unwrap_or_default();
-    let mut options = pick_options(py, None, access, options)?;
+    let ConfiguredPick {
+        engine: configured,
+        mut options,
+    } = ConfiguredPick::read(&engine.inner, None, access, options, py)?;
     if access.is_none() {
         options.access.allow_unsafe = true;
     }
@@ -104,7 +108,7 @@ pub(crate) fn evaluate<'py>(
     let run = py.detach(|| {
         let mut run = Run::default();
         for (id, query) in &requests {
-            let selection = engine.inner.pick(query, &options)?;
+            let selection = configured.pick(query, &options)?;
             let new_picks = selection
                 .picks
                 .iter()

@@ -37,6 +37,10 @@ PICKS: list[tuple[str, dict[str, Any], str]] = [
     ("an unknown fallback", {"fallbacks": ["no such tool"]}, "fallbacks"),
     ("an invalid glob", {"fallbacks": ["["]}, "fallbacks"),
     ("no reranker", {"rerank": "always"}, "rerank"),
+    ("a scorer that is a name", {"scorer": "bm25"}, "scorer"),
+    ("no scorer for a shortlist", {"shortlist": 5}, "shortlist"),
+    ("a shortlist of nothing", {"scorer": min, "shortlist": 0}, "shortlist"),
+    ("a shortlist as text", {"scorer": min, "shortlist": "5"}, "shortlist"),
 ]
 
 

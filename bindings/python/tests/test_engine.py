@@ -161,6 +161,73 @@ def test_python_models_rank(catalog: picktools.Catalog) -> None:
     assert picktools.Engine(catalog, "tuned").pick("send an email")[0].tool.id == "mail/send_email"
 
 
+def test_scorer_of_the_caller_ranks() -> None:
+    engine = small()
+    seen: list[tuple[str, list[str]]] = []
+
+    def by_length(query: str, tools: list[picktools.Tool]) -> list[float]:
+        seen.append((query, [tool.id for tool in tools]))
+        return [1 / len(tool.name) for tool in tools]
+
+    selection = engine.pick("weather of the coming days", scorer=by_length)
+    assert [pick.tool.id for pick in selection] == ["book_room", "get_forecast"] and selection.scorer == "by_length"
+    # The access policy is decided before the scorer runs.
+    assert seen == [("weather of the coming days", ["book_room", "get_forecast"])] and selection.ineligible["total"] == 1
+    assert engine.pick("weather of the coming days", scorer=by_length).to_json() == selection.to_json()
+    assert engine.pick_batch(["weather of the coming days"], scorer=by_length)[0].to_json() == selection.to_json()
+    assert asyncio.run(awaited(engine, by_length)).to_json() == selection.to_json()
+    assert engine.pick("weather of the coming days", scorer=None)[0].tool.id == "get_forecast"
+    engine.pick("weather of the coming days", scorer=by_length, shortlist=1)
+    assert seen[-1][1] == ["get_forecast"]
+    reasoned = engine.pick("anything", scorer=lambda query, tools: ((0.5, f"it is {tool.name}") for tool in tools))
+    assert reasoned[0].reason == "it is book_room"
+    scores = picktools.evaluate(engine, {"q": "rain"}, {"q": {"book_room": 1}}, measures=["Success@1"], scorer=by_length)
+    assert scores["mean"] == {"Success@1": 1.0}, "of the tools without a role it has the shortest name"
+
+
+async def awaited(engine: picktools.Engine, scorer: Callable[[str, list[picktools.Tool]], list[float]]) -> picktools.Selection:
+    return await engine.apick("weather of the coming days", scorer=scorer)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "reason"),
+    [
+        (lambda query, tools: 1 // 0, "ZeroDivisionError"),
+        (lambda query, tools: [0.5], "gave 1 scores for 2 tools"),
+        (lambda query, tools: [0.5] * 3, "gave 3 scores for 2 tools"),
+        (lambda query, tools: None, "TypeError"),
+        (lambda query, tools: ["good"] * 2, "TypeError"),
+        (lambda query: [0.5], "TypeError"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"timeout_ms": 5000}])
+def test_fault_of_a_scorer_is_reported(scorer: Callable[..., list[float]], reason: str, options: dict[str, int]) -> None:
+    selection = small().pick("weather of the coming days", scorer=scorer, **options)
+    assert [pick.tool.id for pick in selection] == ["book_room", "get_forecast"], "the order of the catalog stays"
+    (degraded,) = selection.degraded
+    assert degraded["stage"] == "scorer" and reason in degraded["reason"]
+    fallback = small().pick("weather of the coming days", scorer=scorer, shortlist=2, **options)
+    assert fallback[0].tool.id == "get_forecast" and reason in fallback.degraded[0]["reason"]
+
+
+def test_score_that_is_no_number_leaves_its_tool_out() -> None:
+    selection = small().pick("weather of the coming days", scorer=lambda query, tools: [float("nan"), 0.5])
+    assert [pick.tool.id for pick in selection] == ["get_forecast"] and selection.degraded == []
+    assert "book_room" in selection.scorer_errors[0]
+
+
+def test_late_scorer_is_not_waited_for() -> None:
+    late = threading.Event()
+
+    def wait(query: str, tools: list[picktools.Tool]) -> list[float]:
+        late.wait(30)
+        return [1.0] * len(tools)
+
+    selection = small().pick("weather of the coming days", scorer=wait, timeout_ms=100)
+    late.set()
+    assert "deadline" in selection.degraded[0]["reason"] and len(selection) == 2
+
+
 def test_mcp_and_openapi_become_catalogs() -> None:
     tool = {"name": "now", "description": "Tells the time", "inputSchema": {"type": "object"}, "safe": True}
     catalog = picktools.Catalog.from_mcp({"tools": [tool]}, source="clock")

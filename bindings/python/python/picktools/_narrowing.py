@@ -180,7 +180,7 @@ class Narrowing:
             ids = list(names)
             # A selection lists at most 50 ineligible tools.
             for start in range(0, len(ids), 25):
-                options = {"always_include": ids[start : start + 25], "mode": "keyword", "reasons": False}
+                options: dict[str, Any] = {"always_include": ids[start : start + 25], "mode": "keyword", "reasons": False}
                 ineligible = engine.pick("a", 25, access=self.access, **options).ineligible
                 excluded.update(names[tool["tool_id"]] for tool in ineligible["tools"])
         return frozenset(excluded)

@@ -19,6 +19,10 @@ Model: TypeAlias = Literal["static", "tuned"] | Callable[[list[str]], Any] | Enc
 """The embedding model. A callable takes texts and returns one vector per text: a numpy array of texts × dimensions, or
 lists of numbers. None ranks by keywords only."""
 
+Scorer: TypeAlias = Callable[[str, list["Tool"]], Iterable[float | tuple[float, str]]]
+"""A ranking. It takes the text of a request and the eligible tools, and returns one score from 0 to 1 per tool, in order,
+or one pair of a score and a reason. An exception is not raised, but reported in `Selection.degraded`."""
+
 class AccessDict(TypedDict, total=False):
     """The access policy of the caller. A missing member has its strict default."""
 
@@ -98,6 +102,8 @@ class Selection:
     def catalog_digest(self) -> str: ...
     @property
     def scorer(self) -> str: ...
+    @property
+    def scorer_errors(self) -> list[str]: ...
     @property
     def answerable(self) -> float | None: ...
     @property
@@ -240,12 +246,35 @@ class Engine:
     def stats(self) -> Json: ...
     @property
     def skill_notices(self) -> list[str]: ...
-    def pick(self, query: Query, k: int = 3, *, access: AccessDict | None = None, **options: Any) -> Selection: ...
+    def pick(
+        self,
+        query: Query,
+        k: int = 3,
+        *,
+        access: AccessDict | None = None,
+        scorer: Scorer | None = None,
+        shortlist: int | None = None,
+        **options: Any,
+    ) -> Selection: ...
     def apick(
-        self, query: Query, k: int = 3, *, access: AccessDict | None = None, **options: Any
+        self,
+        query: Query,
+        k: int = 3,
+        *,
+        access: AccessDict | None = None,
+        scorer: Scorer | None = None,
+        shortlist: int | None = None,
+        **options: Any,
     ) -> Awaitable[Selection]: ...
     def pick_batch(
-        self, queries: Iterable[Query], k: int = 3, *, access: AccessDict | None = None, **options: Any
+        self,
+        queries: Iterable[Query],
+        k: int = 3,
+        *,
+        access: AccessDict | None = None,
+        scorer: Scorer | None = None,
+        shortlist: int | None = None,
+        **options: Any,
     ) -> list[Selection]: ...
     def resolve(self, name: str) -> Json: ...
     def translate(
@@ -273,6 +302,8 @@ class Engine:
         k: int = 3,
         *,
         access: AccessDict | None = None,
+        scorer: Scorer | None = None,
+        shortlist: int | None = None,
         **options: Any,
     ) -> list[Call]: ...
     def update(self, put: Iterable[Any] = (), remove: Iterable[str] = ()) -> Engine: ...
@@ -288,5 +319,7 @@ def evaluate(
     *,
     measures: Iterable[str] = ("nDCG@10", "R@5", "Success@1"),
     access: AccessDict | None = None,
+    scorer: Scorer | None = None,
+    shortlist: int | None = None,
     **options: Any,
 ) -> Json: ...
