@@ -12,9 +12,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    ChangeCode, ViewBuilder, is_open_root, kinds, listed_values, properties, required, text_member,
-};
+use super::{ChangeCode, ViewBuilder, is_open_root, kinds, properties, required, text_member};
 use picktools::schema::DEFINITIONS;
 
 /// Constraint keywords of `Schema` by type.
@@ -72,7 +70,7 @@ fn schema(view: &mut ViewBuilder<'_>, schema: &Value) -> Value {
     {
         return alternatives_schema(view, node, keyword, alternatives);
     }
-    if let Some(values) = listed_values(node) {
+    if let Some(values) = view.listed_values(node) {
         return enum_schema(view, node, &values);
     }
     let (kinds, nullable) = kinds(node);
@@ -117,6 +115,9 @@ fn alternatives_schema(
             "\"oneOf\" is shown as \"anyOf\"",
         );
     }
+    if keyword == "anyOf" && node.contains_key("oneOf") {
+        view.dropped("oneOf");
+    }
     let mut nullable = node.get("nullable") == Some(&Value::Bool(true));
     let mut alternatives_shown = Vec::with_capacity(alternatives.len());
     for (index, alternative) in alternatives.iter().enumerate() {
@@ -127,14 +128,19 @@ fn alternatives_schema(
                 continue;
             }
             // The keywords next to the alternatives apply to each of them.
+            let is_reference = alternative.contains_key("$ref");
             for (sibling, value) in node {
-                if !["anyOf", "oneOf", "description"].contains(&sibling.as_str())
-                    && !super::ANNOTATIONS.contains(&sibling.as_str())
-                    && !alternative.contains_key("$ref")
+                if ["anyOf", "oneOf", "description"].contains(&sibling.as_str())
+                    || super::ANNOTATIONS.contains(&sibling.as_str())
                 {
+                    continue;
+                }
+                if !is_reference {
                     alternative
                         .entry(sibling.clone())
                         .or_insert_with(|| value.clone());
+                } else if !["type", "nullable"].contains(&sibling.as_str()) {
+                    view.dropped(sibling);
                 }
             }
         }
@@ -198,7 +204,7 @@ fn enum_schema(view: &mut ViewBuilder<'_>, node: &Map<String, Value>, values: &[
     {
         view.change(
             ChangeCode::ValuesAsText,
-            "the listed_values values are shown as strings; calls are converted back",
+            "the listed values are shown as strings; calls are converted back",
         );
     }
     let mut texts: Vec<String> = Vec::with_capacity(values.len());
@@ -211,7 +217,7 @@ fn enum_schema(view: &mut ViewBuilder<'_>, node: &Map<String, Value>, values: &[
         if text.is_empty() {
             view.change(
                 ChangeCode::ValueDropped,
-                "an empty string cannot be listed_values",
+                "an empty string cannot be a listed value",
             );
         } else if !texts.contains(&text) {
             texts.push(text);
@@ -251,6 +257,15 @@ fn kind_schema(view: &mut ViewBuilder<'_>, kind: &str, node: &Map<String, Value>
         "object" => object_schema(view, node),
         "array" => {
             let mut fields = typed_fields("ARRAY", kind, view, node, &ARRAY);
+            let has_positions =
+                node.contains_key("prefixItems") || node.get("items").is_some_and(Value::is_array);
+            let keyword_after = match node.contains_key("prefixItems") {
+                true => "items",
+                false => "additionalItems",
+            };
+            if has_positions && node.contains_key(keyword_after) {
+                view.dropped(keyword_after);
+            }
             let items = match node.get("items") {
                 Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => {
                     items.clone()
@@ -367,6 +382,11 @@ fn typed_fields(
         .is_some_and(|schema| *schema != Value::Bool(false))
     {
         view.dropped("additionalProperties");
+    }
+    for alternatives in ["anyOf", "oneOf"] {
+        if node.contains_key(alternatives) {
+            view.dropped(alternatives);
+        }
     }
     if let Some(text) = view.description(node, keep) {
         fields.insert("description".to_owned(), Value::String(text));

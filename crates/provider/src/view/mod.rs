@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 use super::Provider;
 use super::naming::{self, NameRule};
 use super::translate::ChangeCode;
+use picktools::excerpt::cut;
 use picktools::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, pointer_part, resolve};
 
 /// The largest number of changes that are listed for one tool.
@@ -33,6 +34,8 @@ const MAX_LISTED_CHANGES: usize = 200;
 const MAX_CONSTRAINT_BYTES: usize = 300;
 /// The longest part of a pointer, in bytes.
 const MAX_POINTER_PART: usize = 200;
+/// The most characters of an omitted value in a change.
+const MAX_SHOWN_VALUE_CHARS: usize = 100;
 
 /// The subset of JSON Schema that a provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,7 @@ pub(super) struct SchemaView {
 }
 
 /// A change that a view made to a schema.
+#[derive(Debug)]
 pub(super) struct ViewChange {
     pub(super) pointer: String,
     pub(super) code: ChangeCode,
@@ -322,6 +326,34 @@ impl<'s> ViewBuilder<'s> {
         names
     }
 
+    /// Returns the values that `enum` or `const` lists and `type` allows; `None` if there are none.
+    /// Records that other values are omitted.
+    fn listed_values<'n>(&mut self, node: &'n Map<String, Value>) -> Option<Vec<&'n Value>> {
+        let values: Vec<&Value> = match (node.get("const"), node.get("enum")) {
+            (Some(only), _) => vec![only],
+            (None, Some(Value::Array(values))) => values.iter().collect(),
+            _ => return None,
+        };
+        let Some(types) = node.get("type") else {
+            return Some(values);
+        };
+        let is_allowed = |value: &Value| {
+            let is_whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+            includes(types, kind_of(value))
+                || value.is_number()
+                    && (includes(types, "number") || is_whole && includes(types, "integer"))
+                || value.is_null() && node.get("nullable") == Some(&Value::Bool(true))
+        };
+        let (allowed, others): (Vec<&Value>, Vec<&Value>) =
+            values.into_iter().partition(|value| is_allowed(value));
+        for value in others {
+            let value = cut(&value.to_string(), MAX_SHOWN_VALUE_CHARS).into_owned();
+            let detail = format!("the listed value {value} is not of the type, so it is omitted");
+            self.change(ChangeCode::ValueDropped, detail);
+        }
+        (!allowed.is_empty()).then_some(allowed)
+    }
+
     /// Omits all keywords except those that `keep` accepts, and adds simple constraints to the
     /// description.
     ///
@@ -567,26 +599,6 @@ fn required(node: &Map<String, Value>) -> Vec<&str> {
         }
     }
     names
-}
-
-/// Returns the values that `enum` or `const` lists and `type` allows; `None` if there are none.
-fn listed_values(node: &Map<String, Value>) -> Option<Vec<&Value>> {
-    let values: Vec<&Value> = match (node.get("const"), node.get("enum")) {
-        (Some(only), _) => vec![only],
-        (None, Some(Value::Array(values))) => values.iter().collect(),
-        _ => return None,
-    };
-    let Some(types) = node.get("type") else {
-        return Some(values);
-    };
-    let is_allowed = |value: &&Value| {
-        let is_whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
-        includes(types, kind_of(value))
-            || value.is_number()
-                && (includes(types, "number") || is_whole && includes(types, "integer"))
-    };
-    let allowed: Vec<&Value> = values.into_iter().filter(is_allowed).collect();
-    (!allowed.is_empty()).then_some(allowed)
 }
 
 /// Returns the properties of a node.

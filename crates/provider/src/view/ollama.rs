@@ -11,7 +11,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, ViewBuilder, kinds, listed_values, properties, required, text_member};
+use super::{ChangeCode, ViewBuilder, kinds, properties, required, text_member};
 
 pub(super) fn root(view: &mut ViewBuilder<'_>) -> Value {
     let root = view.root.as_object().cloned().unwrap_or_default();
@@ -78,7 +78,7 @@ fn schema(view: &mut ViewBuilder<'_>, schema: &Value) -> Value {
     if let Some(text) = view.description(node, |keyword| SUPPORTED.contains(&keyword)) {
         fields.insert("description".to_owned(), Value::String(text));
     }
-    if let Some(values) = listed_values(node) {
+    if let Some(values) = view.listed_values(node) {
         let mut values: Vec<Value> = values.into_iter().cloned().collect();
         if nullable && !values.contains(&Value::Null) {
             values.push(Value::Null);

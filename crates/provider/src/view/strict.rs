@@ -14,9 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    ChangeCode, Dialect, ViewBuilder, is_open_root, kinds, listed_values, properties, required,
-};
+use super::{ChangeCode, Dialect, ViewBuilder, is_open_root, kinds, properties, required};
 use picktools::schema;
 use picktools::schema::{DEFINITIONS, pointer_part, within};
 
@@ -230,7 +228,7 @@ impl StrictBuilder<'_, '_> {
                 return self.alternatives(node, keyword, branches);
             }
         }
-        if let Some(values) = listed_values(node) {
+        if let Some(values) = self.view.listed_values(node) {
             return self.enumeration(node, &values);
         }
         let (kinds, nullable) = kinds(node);

@@ -62,6 +62,82 @@ fn openai_strict_keeps_its_subset() {
 }
 
 #[test]
+fn gemini_reports_what_it_omits() {
+    for (property, pointer) in [
+        (json!({"type": "string", "enum": ["a", 1]}), ""),
+        (json!({"type": "integer", "enum": [1, "a"]}), ""),
+        (json!({"type": "string", "enum": ["a", ""]}), ""),
+        (json!({"type": "string", "const": 1}), ""),
+        (
+            json!({"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+            "/anyOf",
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {}}, "oneOf": [{"required": ["a"]}]}),
+            "/oneOf",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "integer"}], "oneOf": [{"minLength": 1}, {"minimum": 2}]}),
+            "/oneOf",
+        ),
+        (
+            json!({"anyOf": [{"$ref": "#/$defs/name"}, {"type": "integer"}], "not": {"const": "x"}}),
+            "/not",
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}),
+            "/items",
+        ),
+        (
+            json!({"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "integer"}}),
+            "/additionalItems",
+        ),
+        (
+            json!({"type": "array", "items": {}, "uniqueItems": true}),
+            "/uniqueItems",
+        ),
+        (json!({"type": "string", "format": "uri"}), "/format"),
+        (json!({"type": "number", "multipleOf": 2}), "/multipleOf"),
+        (
+            json!({"properties": {"a": {}}, "additionalProperties": {"type": "string"}}),
+            "/additionalProperties",
+        ),
+        (
+            json!({"properties": {"a": {}}, "dependentRequired": {"a": ["b"]}}),
+            "/dependentRequired",
+        ),
+    ] {
+        let (viewed, _) = property_view(Provider::Gemini, false, property.clone());
+        let pointer = format!("/properties/x{pointer}");
+        let codes = [ChangeCode::ValueDropped, ChangeCode::KeywordDropped];
+        let is_reported =
+            |change: &ViewChange| change.pointer == pointer && codes.contains(&change.code);
+        assert!(
+            viewed.changes.iter().any(is_reported),
+            "{property}: {:?}",
+            viewed.changes
+        );
+    }
+    // What is in the view is not reported.
+    for property in [
+        json!({"type": "string", "enum": ["a", null], "nullable": true}),
+        json!({"type": ["string", "null"], "enum": ["a", null]}),
+        json!({"type": "object", "anyOf": [{"$ref": "#/$defs/name"}, {"type": "null"}]}),
+    ] {
+        let (viewed, _) = property_view(Provider::Gemini, false, property.clone());
+        let codes = [ChangeCode::ValueDropped, ChangeCode::KeywordDropped];
+        assert!(
+            !viewed
+                .changes
+                .iter()
+                .any(|change| codes.contains(&change.code)),
+            "{property}: {:?}",
+            viewed.changes
+        );
+    }
+}
+
+#[test]
 fn strict_views_that_are_impossible_give_the_reason() {
     for (provider, property, reason) in [
         (Provider::OpenAiChat, json!({}), "a value of any type"),
