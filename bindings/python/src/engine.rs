@@ -396,7 +396,7 @@ impl Engine {
         let py = query.py();
         let query = convert::query(query, "query")?;
         let ConfiguredPick { engine, options } =
-            ConfiguredPick::read(&self.inner, k, access, options, py)?;
+            ConfiguredPick::configure(&self.inner, k, access, options, py)?;
         self.check_process(py, options.timeout.is_some())?;
         // The closure takes the query and the options, so that they are dropped without the lock.
         let selection = py.detach(move || engine.pick(&query, &options));
@@ -441,7 +441,7 @@ impl Engine {
             items.map(|(index, item)| convert::query(&item?, &format!("queries[{index}]")));
         let queries = queries.collect::<PyResult<Vec<_>>>()?;
         let ConfiguredPick { engine, options } =
-            ConfiguredPick::read(&self.inner, k, access, options, py)?;
+            ConfiguredPick::configure(&self.inner, k, access, options, py)?;
         self.check_process(py, options.timeout.is_some())?;
         let pool = work::pool()?;
         let selections: Result<Vec<_>, _> = py.detach(|| {

@@ -91,7 +91,7 @@ pub(crate) fn evaluate<'py>(
     let ConfiguredPick {
         engine: configured,
         mut options,
-    } = ConfiguredPick::read(&engine.inner, None, access, options, py)?;
+    } = ConfiguredPick::configure(&engine.inner, None, access, options, py)?;
     if access.is_none() {
         options.access.allow_unsafe = true;
     }

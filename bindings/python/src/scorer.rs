@@ -21,7 +21,7 @@ pub(crate) struct ConfiguredPick {
 impl ConfiguredPick {
     /// Reads the options of a pick. `scorer` and `shortlist` change the engine, and the others are
     /// those of [`pick_options`].
-    pub(crate) fn read(
+    pub(crate) fn configure(
         engine: &picktools::Engine,
         k: Option<&Bound<'_, PyAny>>,
         access: Option<&Bound<'_, PyAny>>,

@@ -65,7 +65,7 @@ impl FunctionTool<()> {
         R: Future<Output = ToolResult> + Send + 'static,
     {
         TypedTool {
-            definition: Tool::with_parameters(name, description, schema_of::<A>()),
+            definition: Tool::with_parameters(name, description, schema_from_type::<A>()),
             function,
             arguments: PhantomData,
         }
@@ -114,7 +114,7 @@ fn describe(error: &CallError) -> String {
 
 /// Returns the JSON Schema (draft 2020-12) of a type, with its parts in their places. Only a type
 /// that contains itself is referred to.
-fn schema_of<A: JsonSchema>() -> Value {
+fn schema_from_type<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;

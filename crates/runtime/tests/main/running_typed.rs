@@ -112,14 +112,14 @@ async fn run(manager: &ToolManager, name: &str, arguments: Value) -> ExecutedCal
     manager.execute(&call).await
 }
 
-fn schema_of(tool: &impl RunnableTool) -> Value {
+fn schema_from(tool: &impl RunnableTool) -> Value {
     let schema = tool.definition().parameters.clone();
     schema.expect("a typed tool has a schema")
 }
 
 #[test]
 fn schema_of_a_type_has_its_names_and_docs() {
-    let schema = schema_of(&typed::<WeatherArguments>("get_weather"));
+    let schema = schema_from(&typed::<WeatherArguments>("get_weather"));
     let properties = &schema["properties"];
     assert_eq!(schema["type"], "object");
     assert_eq!(schema["required"], json!(["city"]));
@@ -146,7 +146,7 @@ fn schema_of_a_type_has_its_names_and_docs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn schema_and_type_agree() {
     let manager = manager(typed::<WeatherArguments>("get_weather"));
-    let schema = schema_of(&typed::<WeatherArguments>("get_weather"));
+    let schema = schema_from(&typed::<WeatherArguments>("get_weather"));
     let validator = JsonSchemaCompiler.compile(&schema);
     let validator = validator.expect("it compiles");
     let with = |name: &str, value: Value| {
