@@ -17,3 +17,8 @@ pub use change::{Edit, Undo, Write};
 pub use read::{Read, ReadOptions};
 #[cfg(feature = "search")]
 pub use search::{Glob, Grep, SearchOptions};
+
+/// Runs the Rust blocks of the guide as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/write-a-tool.md")]
+struct WriteATool;
