@@ -15,6 +15,10 @@ Examples:
   picktools call get_current_time --args '{\"timezone\": \"Europe/Oslo\"}' --catalog .mcp.json
   picktools call read --built-in --args '{\"file_paths\": [\"Cargo.toml\"]}'";
 
+/// The note on a call that changes a file which it would have to read first.
+const UNREAD: &str = "picktools call runs a single call and keeps no record of earlier reads; write \
+                      a call of read and this call to a file, and run both with `picktools run FILE`";
+
 /// Run one tool.
 ///
 /// The name is resolved, the arguments are validated, and an unsafe call needs a confirmation.
@@ -55,7 +59,9 @@ impl CallCommand {
             arguments: Arguments::Text(text),
         };
         let json = self.running.json;
-        let executed = self.running.open()?.execute(&[call])?;
+        let tools = self.running.open()?;
+        let files = tools.files();
+        let executed = tools.execute(&[call])?;
         for (index, each) in executed.iter().enumerate() {
             if json {
                 continue;
@@ -69,6 +75,9 @@ impl CallCommand {
                 ))?;
             }
             output::result(&each.result)?;
+        }
+        if files.has_refused_unread() {
+            output::note(UNREAD);
         }
         let has_succeeded = executed.iter().all(|each| each.result.is_success());
         Ok(if has_succeeded && !executed.is_empty() {

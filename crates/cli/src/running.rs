@@ -17,8 +17,8 @@ use picktools::names::{NameTable, Resolution};
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
 use picktools_runtime::{
-    Confirm, ConfirmationDecision, DecisionFuture, Event, EventKind, ExecutedCall, ToolManager,
-    Topic,
+    Confirm, ConfirmationDecision, DecisionFuture, Event, EventKind, ExecutedCall, FileLedger,
+    ToolManager, Topic,
 };
 #[cfg(unix)]
 use picktools_shell::{Bash, BashOptions, Sandbox};
@@ -180,6 +180,11 @@ impl OpenTools {
     /// Returns `true` if a name means a tool that may run.
     pub(super) fn is_callable(&self, name: &str) -> bool {
         self.manager.is_callable(name)
+    }
+
+    /// Returns the record of files that the tools read and write.
+    pub(super) fn files(&self) -> FileLedger {
+        self.manager.files().clone()
     }
 
     /// Runs the calls, prints their events, and returns their results.

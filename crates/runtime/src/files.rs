@@ -24,6 +24,8 @@ pub struct FileLedger {
 #[derive(Debug, Default)]
 pub(crate) struct FileLedgerState {
     files: BTreeMap<PathBuf, FileUse>,
+    /// A write was refused because no tool had read the file.
+    has_refused_unread: bool,
     next_order: u64,
 }
 
@@ -151,12 +153,20 @@ impl FileLedger {
     pub fn check_unchanged(&self, path: &Path, metadata: &Metadata) -> Result<(), FileError> {
         let path_text = || path.display().to_string();
         match self.get(path) {
-            None => Err(FileError::NotRead { path: path_text() }),
+            None => {
+                lock(&self.state).has_refused_unread = true;
+                Err(FileError::NotRead { path: path_text() })
+            }
             Some(file) if file.stamp != Stamp::from_metadata(metadata) => {
                 Err(FileError::Changed { path: path_text() })
             }
             Some(_) => Ok(()),
         }
+    }
+
+    /// Returns `true` if a write was refused because no tool had read the file.
+    pub fn has_refused_unread(&self) -> bool {
+        lock(&self.state).has_refused_unread
     }
 
     /// Forgets all files.

@@ -281,6 +281,61 @@ fn call_that_cannot_run_reports_the_cause() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn call_of_unread_file_names_run() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let note = folder.path().join("note.txt");
+    fs::write(&note, "one\n").expect("it can be written");
+    let folder_path = folder.path().display().to_string();
+    let options = [
+        "--built-in",
+        "--root",
+        &folder_path,
+        "--allow-unsafe",
+        "--yes",
+    ];
+    let edit = json!({"file_path": "note.txt", "old_string": "one", "new_string": "two"});
+    let write = json!({"file_path": "note.txt", "content": "two\n"});
+    for (name, arguments) in [("edit", &edit), ("str_replace", &edit), ("write", &write)] {
+        for json in [&[][..], &["--json"]] {
+            let arguments = arguments.to_string();
+            let call = [&["call", name, "--args", &arguments], &options[..], json].concat();
+            let refused = run(&call);
+            assert_eq!(refused.status.code(), Some(1));
+            assert!(
+                stderr(&refused).contains("run both with `picktools run FILE`"),
+                "{}",
+                stderr(&refused)
+            );
+        }
+        let text = fs::read_to_string(&note).expect("it is there");
+        assert_eq!(text, "one\n", "{name}");
+    }
+    // Another refusal does not name it.
+    let missing = json!({"file_path": "none.txt", "old_string": "one", "new_string": "two"});
+    let call = ["call", "edit", "--args", &missing.to_string()];
+    let refused = run(&[&call[..], &options[..]].concat());
+    assert!(
+        !stderr(&refused).contains("picktools run"),
+        "{}",
+        stderr(&refused)
+    );
+    // What the note says works.
+    let calls = [
+        json!({"name": "read", "arguments": {"file_paths": ["note.txt"]}}),
+        json!({"name": "edit", "arguments": edit}),
+    ];
+    let file = written(
+        folder.path(),
+        &calls.map(|call| call.to_string()).join("\n"),
+    );
+    let file = file.display().to_string();
+    let done = run(&[&["run", &file], &options[..]].concat());
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert_eq!(fs::read_to_string(&note).expect("it is there"), "two\n");
+}
+
 #[test]
 fn run_executes_all_calls_and_writes_results() {
     let (folder, catalog) = configuration();
