@@ -282,6 +282,11 @@ impl ReadingArgs {
         self.live_servers.borrow().clone()
     }
 
+    /// Returns the mode of tools without a schema, if they are allowed.
+    pub(super) fn allow_no_schema(&self) -> Option<NoSchemaMode> {
+        self.allow_no_schema.map(NoSchemaArg::mode)
+    }
+
     /// Returns the limits of an MCP server.
     pub(super) fn server_limits(&self) -> Limits {
         self.live.limits()
@@ -346,7 +351,7 @@ impl ReadingArgs {
             } else {
                 InvalidEntries::LeaveOut
             },
-            allow_no_schema: self.allow_no_schema.map(NoSchemaArg::mode),
+            allow_no_schema: self.allow_no_schema(),
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
             aliases,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use picktools::Catalog;
-use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::catalog::{CatalogFile, Conflicts, NoSchemaMode};
 use picktools::{CatalogOptions, Tool};
 use picktools_import::mcp::Server;
 use picktools_mcp::Limits;
@@ -29,6 +29,7 @@ pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Resul
         reading.live_servers(),
         reading.server_limits(),
         catalog,
+        reading.allow_no_schema(),
     )?);
     Ok(runners)
 }
@@ -64,6 +65,7 @@ fn server_runners(
     servers: Vec<(Server, CatalogFile)>,
     limits: Limits,
     catalog: &Catalog,
+    allow_no_schema: Option<NoSchemaMode>,
 ) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();
     let mut known_ways = HashMap::new();
@@ -79,6 +81,7 @@ fn server_runners(
         }
         let options = CatalogOptions {
             conflicts: Conflicts::Warn,
+            allow_no_schema,
             ..CatalogOptions::default()
         };
         let sent_catalog = options.read_files(&[file]).with_context(|| {
@@ -182,7 +185,7 @@ mod tests {
         let catalog = catalog(&tools, &asked);
         assert_eq!(ids(operation_runners(&catalog)), ["shop/books"]);
         let from_servers =
-            server_runners(asked, Limits::default(), &catalog).expect("their names differ");
+            server_runners(asked, Limits::default(), &catalog, None).expect("their names differ");
         assert_eq!(ids(from_servers), ["wiki/greet", "mail/greet"]);
     }
 
@@ -195,7 +198,7 @@ mod tests {
         let catalog = catalog(&claim, &asked);
         assert_eq!(catalog.tools()[0].description, "Reads mail");
         let runners =
-            server_runners(asked, Limits::default(), &catalog).expect("there is one server");
+            server_runners(asked, Limits::default(), &catalog, None).expect("there is one server");
         assert!(runners.is_empty(), "{:?}", ids(runners));
     }
 
@@ -206,7 +209,7 @@ mod tests {
             server("wiki", "https://other.example"),
         ];
         let catalog = catalog(&json!([]), &asked);
-        let refused = server_runners(asked, Limits::default(), &catalog)
+        let refused = server_runners(asked, Limits::default(), &catalog, None)
             .map(ids)
             .expect_err("which is meant?");
         assert!(
