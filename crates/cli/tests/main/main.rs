@@ -21,6 +21,7 @@ mod reporting;
 // Validation of calls.
 mod validating;
 // Forms of calls as models write them, in every command and server.
+mod flows;
 mod forms;
 // Findings in catalogs, as text, JSON and SARIF.
 mod checking;

@@ -146,9 +146,20 @@ impl Place {
 
     /// Starts a gateway with more command-line arguments.
     pub(crate) fn client_with_options(&self, more: &[&str]) -> Client {
+        begin(self.start_with_options(more), &json!({}))
+    }
+
+    /// Starts a gateway with more command-line arguments, for a person who allows every call.
+    pub(crate) fn client_of_allowing_person(&self, more: &[&str]) -> Client {
+        let mut client = self.start_with_options(more);
+        client.elicit = Some(json!({"action": "accept", "content": {"run": true}}));
+        begin(client, &json!({"elicitation": {}}))
+    }
+
+    fn start_with_options(&self, more: &[&str]) -> Client {
         let mut arguments = self.arguments();
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
-        begin(self.start(&arguments), &json!({}))
+        self.start(&arguments)
     }
 
     /// Starts a gateway whose client has sent nothing yet.
