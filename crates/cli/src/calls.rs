@@ -117,8 +117,9 @@ pub(super) struct TextCallArgs {
     /// Read calls that a local model wrote in its text.
     ///
     /// If the answer has no other calls, its text is searched for the forms of Hermes, Qwen, Llama,
-    /// Mistral, functionary, Python lists, harmony and Anthropic. Only names of tools that the model
-    /// was shown count. Examples in code fences stay text. The file may also be the text itself.
+    /// Mistral, Granite, Phi, DeepSeek, functionary, Python lists, harmony and Anthropic. Only names
+    /// of tools that the model was shown count. Examples in code fences stay text. The
+    /// file may also be the text itself.
     #[arg(long, help_heading = heading::CALLS)]
     pub(super) text_calls: bool,
 }

@@ -1,4 +1,5 @@
-//! Calls behind special tokens: Llama, Mistral, functionary, and the harmony format.
+//! Calls behind special tokens: Llama, Mistral, Granite, DeepSeek, functionary, and the harmony
+//! format.
 
 use super::bare::{python_call, python_list};
 use super::literal::Cursor;
@@ -11,6 +12,12 @@ const MAX_HEADER_BYTES: usize = 512;
 pub(super) fn read_marked_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     if cursor.skip("<|python_tag|>") || cursor.skip("<|python_start|>") {
         return llama(cursor);
+    }
+    if cursor.skip("<|tool_call|>") {
+        return granite(cursor);
+    }
+    if cursor.rest().starts_with("<｜") {
+        return deepseek(cursor);
     }
     if cursor.rest().starts_with("<|from|>") || cursor.rest().starts_with("<|recipient|>") {
         return functionary_message(cursor);
@@ -42,6 +49,66 @@ fn llama(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
         end = cursor.at;
     }
     Some(CallBlock { calls, end })
+}
+
+/// Reads the calls of Granite: an array. Phi closes it with a token.
+fn granite(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+    let calls = json_calls(cursor)?;
+    let mut end = cursor.at;
+    cursor.skip_space();
+    if cursor.skip("<|/tool_call|>") {
+        end = cursor.at;
+    }
+    Some(CallBlock { calls, end })
+}
+
+/// Reads the calls of DeepSeek. Some models leave the tokens around all calls out.
+fn deepseek(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+    cursor.skip("<｜tool▁calls▁begin｜>");
+    let mut calls = Vec::new();
+    let mut end = cursor.at;
+    loop {
+        cursor.skip_space();
+        if !cursor.rest().starts_with("<｜tool▁call▁begin｜>") {
+            break;
+        }
+        calls.push(deepseek_call(cursor)?);
+        end = cursor.at;
+    }
+    if cursor.skip("<｜tool▁calls▁end｜>") {
+        end = cursor.at;
+    }
+    (!calls.is_empty()).then_some(CallBlock { calls, end })
+}
+
+/// Reads one call of DeepSeek. V3.1 writes the name and the arguments on both sides of the
+/// separator. Earlier versions write the type, the name, and the arguments in a code fence.
+fn deepseek_call(cursor: &mut Cursor<'_>) -> Option<CallInText> {
+    let start = cursor.at;
+    cursor.expect("<｜tool▁call▁begin｜>")?;
+    cursor.skip_space();
+    let mut name = cursor.take_while(is_name_byte);
+    cursor.skip_space();
+    cursor.expect("<｜tool▁sep｜>")?;
+    cursor.skip_space();
+    let is_fenced = cursor.peek()? != b'{';
+    if is_fenced {
+        if name != "function" {
+            return None;
+        }
+        name = cursor.take_while(is_name_byte);
+        cursor.skip_space();
+        cursor.expect("```")?;
+        cursor.skip("json");
+    }
+    let mut call = call_with_arguments(cursor, name, start)?;
+    cursor.skip_space();
+    if is_fenced && cursor.skip("```") {
+        cursor.skip_space();
+    }
+    cursor.skip("<｜tool▁call▁end｜>");
+    call.range.end = cursor.at;
+    Some(call)
 }
 
 /// Reads the calls of Mistral: `[TOOL_CALLS]` with an array, or with a name and its arguments.

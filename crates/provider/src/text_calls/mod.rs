@@ -135,7 +135,7 @@ struct CallBlock {
 }
 
 /// The tokens that some servers leave behind the calls of an answer.
-const END_TOKENS: [&str; 8] = [
+const END_TOKENS: [&str; 9] = [
     "<|eom_id|>",
     "<|eot_id|>",
     "<|eot|>",
@@ -143,6 +143,7 @@ const END_TOKENS: [&str; 8] = [
     "<|call|>",
     "<|end|>",
     "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>",
     "</s>",
 ];
 
@@ -266,7 +267,9 @@ fn fence_length(text: &str, mark: usize) -> usize {
 /// Reads the block of calls at a position.
 fn read_block(cursor: &mut Cursor<'_>, is_line_start: bool) -> Option<CallBlock> {
     match cursor.peek()? {
-        b'<' if cursor.rest().starts_with("<|") => marked::read_marked_calls(cursor),
+        b'<' if cursor.rest().starts_with("<|") || cursor.rest().starts_with("<｜") => {
+            marked::read_marked_calls(cursor)
+        }
         b'<' => tags::read_tagged_calls(cursor),
         b'[' if cursor.rest().starts_with("[TOOL_CALLS]") => marked::mistral(cursor),
         b'>' => marked::functionary(cursor),

@@ -4,13 +4,16 @@ use super::is_name_byte;
 use super::literal::Cursor;
 
 /// The texts with which marked calls start.
-const OPENINGS: [&str; 12] = [
+const OPENINGS: [&str; 15] = [
     "<tool_call>",
     "<function=",
     "<function_calls>",
     "<invoke ",
     "<|python_tag|>",
     "<|python_start|>",
+    "<|tool_call|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
     "<|from|>",
     "<|recipient|>",
     "<|start|>assistant",

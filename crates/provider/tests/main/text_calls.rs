@@ -42,6 +42,12 @@ fn forms(city: &str) -> Vec<String> {
              </{prefix}function_calls>"
         )
     };
+    let deepseek = |call: &str| {
+        format!(
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{call}<｜tool▁call▁end｜>\
+             <｜tool▁calls▁end｜><｜end▁of▁sentence｜>"
+        )
+    };
     vec![
         format!("<tool_call>\n{arguments}\n</tool_call>"),
         format!("<tool_call>{arguments}"),
@@ -80,6 +86,15 @@ fn forms(city: &str) -> Vec<String> {
         format!(
             "<|start|>assistant<|channel|>commentary to=functions.get_weather<|message|>{object}<|call|>"
         ),
+        format!("<|tool_call|>[{arguments}]"),
+        format!("<|tool_call|> [{arguments}]<|end_of_text|>"),
+        format!("<|tool_call|>[{arguments}]<|/tool_call|>"),
+        format!("<tool_call>[{arguments}]"),
+        deepseek(&format!(
+            "function<｜tool▁sep｜>get_weather\n```json\n{object}\n```"
+        )),
+        deepseek(&format!("get_weather<｜tool▁sep｜>{object}")),
+        format!("<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{object}<｜tool▁call▁end｜>"),
         invoke(""),
         invoke("ns:"),
         format!(
@@ -108,6 +123,18 @@ fn every_form_is_read_and_leaves_the_text_around() {
     assert_eq!(parts(list).0, expected, "Python");
     let semicolon = r#"{"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": "search", "parameters": {"q": 1}}"#;
     assert_eq!(parts(semicolon).0, expected, "Llama");
+    let array = r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "search", "arguments": {"q": 1}}]"#;
+    assert_eq!(parts(array).0, expected, "Granite");
+    for deepseek in [
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```\
+         <｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```json\n{\"q\": 1}\n```\
+         <｜tool▁call▁end｜>",
+        "<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}<｜tool▁call▁end｜>\
+         <｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"q\": 1}<｜tool▁call▁end｜>",
+    ] {
+        let text = format!("<｜tool▁calls▁begin｜>{deepseek}<｜tool▁calls▁end｜>");
+        assert_eq!(parts(&text), (expected.clone(), String::new()), "DeepSeek");
+    }
 }
 
 #[test]
@@ -154,6 +181,11 @@ fn only_shown_names_are_calls() {
     let (calls, rest) = parts(mixed);
     assert_eq!(calls, [("search".to_owned(), json!({"q": 1}))]);
     assert_eq!(rest, r#"{"name": "rm", "arguments": {}}"#);
+    let unknown = "<｜tool▁call▁begin｜>rm<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+    let known = "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"q\": 1}<｜tool▁call▁end｜>";
+    let mixed = format!("<｜tool▁calls▁begin｜>{unknown}{known}<｜tool▁calls▁end｜>");
+    let search = ("search".to_owned(), json!({"q": 1}));
+    assert_eq!(parts(&mixed), (vec![search], unknown.to_owned()));
 }
 
 #[test]
@@ -193,6 +225,9 @@ fn quoted_examples_and_other_texts_are_not_calls() {
         "x[search(q=1)]",
         "search\nfor it",
         "<tool_call>search</tool_call>",
+        "<|tool_call|>search",
+        "<｜tool▁call▁begin｜>search<｜tool▁call▁end｜>",
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```python\nq = 1\n```<｜tool▁call▁end｜>",
         "<|channel|>final<|message|>{\"q\": 1}",
         "<|channel|>final to=functions.search<|message|>{\"q\": 1}",
         "1 < 2 && a[0] > b{",
@@ -235,6 +270,10 @@ fn hostile_texts_take_linear_time() {
         "<think>",
         "\n```",
         "<|python_tag|>[",
+        "<|tool_call|>[",
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"",
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```json\n{'",
         "\n{\"a\": '",
         "<",
         "[",
@@ -293,7 +332,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_calls_never_panic(form in 0..31_usize, cut in any::<prop::sample::Index>(), more in ".{0,20}") {
+    fn cut_calls_never_panic(form in 0..38_usize, cut in any::<prop::sample::Index>(), more in ".{0,20}") {
         let text = forms("Zürich").swap_remove(form);
         let ends: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
         let text = format!("{}{more}", &text[..ends[cut.index(ends.len())]]);

@@ -146,6 +146,14 @@ async fn calls_in_text_become_calls_in_every_api() {
                 ),
                 ("weather\n{\"city\": \"Oslo\"}".to_owned(), None),
                 ("Hm.\n[weather(city='Oslo')]".to_owned(), Some("Hm.")),
+                (
+                    "Hm.<|tool_call|>[{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}]".to_owned(),
+                    Some("Hm."),
+                ),
+                (
+                    "Hm.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"Oslo\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>".to_owned(),
+                    Some("Hm."),
+                ),
             ] {
                 let (answer, body) = answer(api, provider, &text, stream).await;
                 let label = format!("{provider}, {stream}: {text}: {body}");
