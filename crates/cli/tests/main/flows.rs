@@ -57,9 +57,13 @@ impl Flows {
         let mut skill = skill.filter(|skill| document["skill"] == skill.name.as_str());
         let skill = skill.next().expect("the skill exists");
         let names: Vec<_> = skill.allowed_tools.iter().map(|tool| &tool.name).collect();
-        let read_call = |call: &Value| match call["skill_tool"].as_u64() {
-            Some(index) => json!({"name": names[index as usize], "arguments": call["arguments"]}),
-            None => call.clone(),
+        let read_call = |call: &Value| {
+            let index = call["skill_tool"].as_u64().map(usize::try_from);
+            let name = match index {
+                Some(index) => json!(names[index.expect("a small number")]),
+                None => call["name"].clone(),
+            };
+            json!({"name": name, "arguments": call["arguments"]})
         };
         let read_flow = |flow: &Value| Flow {
             title: flow["title"].as_str().expect("a title").to_owned(),
@@ -194,10 +198,10 @@ fn outcome_of_command(arguments: &[String], number: usize) -> Result<Value, Stri
         .lines()
         .map(|line| -> Value { serde_json::from_str(line).expect("JSON") });
     let id = format!("call_{number}");
+    let mut events = events.filter(|event| event["data"]["call_id"] == id.as_str());
     let last = events
-        .filter(|event| event["data"]["call_id"] == id.as_str())
-        .last();
-    let last = last.unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
+        .next_back()
+        .unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
     outcome(&last["data"]["result"])
 }
 
