@@ -62,6 +62,11 @@ mod turn;
 mod typed;
 mod waiting;
 
+/// The Rust program of a guide, which `cargo test --doc` compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/complete-flow.md")]
+mod complete_flow {}
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use changes::{FileChange, TurnChanges};
