@@ -59,6 +59,9 @@ impl RepairArgs {
     /// Returns the repairer, if calls are to be repaired.
     pub(super) fn repairer(&self) -> anyhow::Result<Option<LlmRepairer>> {
         if !self.repair_llm {
+            if self.llm.is_named() {
+                bail!("--llm-url is used only with --repair-llm; add --repair-llm or remove it");
+            }
             return Ok(None);
         }
         let Llm {

@@ -87,11 +87,6 @@ fn validate_repair_llm_repairs_and_reports() {
         code == Some(1) && asked == 1 && text.contains("a repair failed: llm:m-1: "),
         "{text}"
     );
-    let (code, text, asked) = validate(&calls, &mended, &[]);
-    assert!(
-        code == Some(1) && asked == 0 && text.contains("0 valid"),
-        "nobody asked for it: {text}"
-    );
 }
 
 #[test]
@@ -176,11 +171,7 @@ fn call_and_run_repair_llm_run_the_repaired_call() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(events.contains(report), "{events}");
 
-    // Without the option nobody is asked, and never about an unsafe tool.
-    let output = picktools(&[&call[..], &tools, &repair[1..]].concat())
-        .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), Some(1));
+    // The model is never asked about an unsafe tool.
     let write = ["call", "write", "--args", "{}", "--allow-unsafe", "--yes"];
     let output = picktools(&[&write[..], &tools, &repair].concat())
         .output()
@@ -273,11 +264,15 @@ fn repair_without_a_model_is_refused_by_every_command() {
     for command in [
         &["call", "read", "--built-in"][..],
         &["run", &calls, "--built-in"],
+        &["validate", "--catalog", TERMINAL, "--calls", &calls],
         &[&["mcp"][..], &servers].concat(),
         &[&["serve", "--listen", "127.0.0.1:0"][..], &servers].concat(),
     ] {
         let message = refusal(&[command, &["--repair-llm"]].concat());
         let expected = "repairing calls needs a language model; pass --llm-url URL";
+        assert!(message.contains(expected), "{command:?}: {message}");
+        let message = refusal(&[command, &["--llm-url", "http://localhost:1"]].concat());
+        let expected = "--llm-url is used only with --repair-llm";
         assert!(message.contains(expected), "{command:?}: {message}");
     }
 }
