@@ -19,6 +19,7 @@ mod anthropic;
 mod answer;
 mod byte_pairs;
 mod calls;
+mod conversation;
 mod definitions;
 mod error;
 mod events;

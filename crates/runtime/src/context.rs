@@ -11,7 +11,7 @@ use super::events::{CallInfo, EventKind, EventType, Events};
 use super::files::FileLedger;
 use super::folders::SessionFolders;
 use super::lock;
-use super::manager::{ManagerError, TIME_LIMIT, open_root};
+use super::manager::{ManagerError, TIME_LIMIT, ToolManager, open_root};
 use picktools_call::ValidCall;
 
 /// The most bytes of one chunk; longer output becomes several chunks.
@@ -50,6 +50,8 @@ const MAX_OUTPUT_BYTES: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(super) call: Arc<CallInfo>,
+    /// The manager that runs the call, if there is one.
+    pub(super) manager: Option<ToolManager>,
     pub(super) events: Events,
     pub(super) cancellation: CancellationToken,
     pub(super) deadline: Instant,
@@ -92,6 +94,7 @@ impl Context {
         let events = Events::default();
         Ok(Self {
             call: Arc::new(CallInfo::new(call, &events)),
+            manager: None,
             events,
             cancellation: CancellationToken::new(),
             deadline: Instant::now() + TIME_LIMIT,
@@ -177,6 +180,21 @@ impl Context {
                 chunk: chunk.to_owned(),
             },
         );
+    }
+
+    /// Publishes an event of a call inside this one, until this call has ended.
+    pub(super) fn publish_inner(&self, call: &CallInfo, kind: EventKind) {
+        // The lock is held while publishing, so that no inner event follows the end of the call.
+        let output = lock(&self.output.0);
+        if output.closed {
+            return;
+        }
+        let inner = CallInfo {
+            call_id: format!("{}.{}", self.call.call_id, call.call_id),
+            parent_call_id: Some(self.call.call_id.clone()),
+            ..call.clone()
+        };
+        self.events.publish(&Arc::new(inner), kind);
     }
 
     /// Returns `true` once the manager no longer waits for the result: the call was cancelled or

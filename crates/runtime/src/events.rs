@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::context::Context;
 use super::lock;
 use super::result::ToolResult;
 use picktools::catalog::NoSchemaMode;
@@ -33,6 +34,9 @@ pub struct CallInfo {
     pub call_id: String,
     /// The [name](super::ToolManagerBuilder::name) of the manager, if it has one.
     pub manager: Option<Arc<str>>,
+    /// The manager's id of the call around this one, if a tool such as an agent made it. The
+    /// `call_id` begins with it.
+    pub parent_call_id: Option<String>,
     /// The provider's id of the call.
     pub provider_id: Option<String>,
     /// The names of the tool. For an unknown tool, `canonical` is the requested name.
@@ -45,6 +49,7 @@ impl CallInfo {
         Self {
             call_id: events.next_call_id(),
             manager: None,
+            parent_call_id: None,
             provider_id: call.id().map(str::to_owned),
             names: call.names().clone(),
         }
@@ -205,6 +210,9 @@ impl Serialize for EventData<'_> {
         if let Some(manager) = &call.manager {
             map.serialize_entry("manager", &**manager)?;
         }
+        if let Some(id) = &call.parent_call_id {
+            map.serialize_entry("parent_call_id", id)?;
+        }
         if let Some(id) = &call.provider_id {
             map.serialize_entry("provider_id", id)?;
         }
@@ -261,6 +269,8 @@ impl Serialize for EventData<'_> {
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     subscribers: Arc<Subscribers>,
+    /// The call around the calls of these events, whose manager receives them too.
+    outer: Option<Arc<Context>>,
 }
 
 /// The queues of all subscribers. They live as long as anything can publish events.
@@ -335,14 +345,30 @@ impl Events {
         lock(&self.subscribers.queues).len()
     }
 
+    /// Makes the events of calls inside a running call.
+    pub(super) fn inside(context: &Context) -> Self {
+        Self {
+            subscribers: Arc::default(),
+            outer: Some(Arc::new(context.clone())),
+        }
+    }
+
     /// Returns `true` if there is a subscription to events of this type.
     pub(super) fn has_subscribers(&self, event: EventType) -> bool {
+        if let Some(outer) = &self.outer
+            && outer.events.has_subscribers(event)
+        {
+            return true;
+        }
         lock(&self.subscribers.queues)
             .iter()
             .any(|(topic, _)| topic.includes(event))
     }
 
     pub(super) fn publish(&self, call: &Arc<CallInfo>, kind: EventKind) {
+        if let Some(outer) = &self.outer {
+            outer.publish_inner(call, kind.clone());
+        }
         let event = Event {
             call: Arc::clone(call),
             time: SystemTime::now(),

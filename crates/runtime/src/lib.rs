@@ -44,6 +44,7 @@
 //!
 //! A tool that a pick may not show does not run under any name.
 
+mod agent;
 mod changes;
 mod confirmation;
 mod context;
@@ -69,6 +70,7 @@ mod complete_flow {}
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use agent::{AgentEnd, AgentError, AgentLimits, AgentLoop, AgentTool, AgentTurn};
 pub use changes::{FileChange, TurnChanges};
 pub use confirmation::{Approvals, Confirm, ConfirmationDecision, DecisionFuture};
 pub use context::Context;

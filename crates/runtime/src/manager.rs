@@ -1,6 +1,7 @@
 //! The tool manager: the only path from a model's call to its result.
 
 mod builder;
+mod nested;
 mod redacted;
 mod run;
 
@@ -65,6 +66,9 @@ struct ManagerState {
     running: Semaphore,
     /// The name of the manager in its events.
     name: Option<Arc<str>>,
+    access: Access,
+    /// The number of agents that may be inside each other.
+    agent_depth: usize,
     /// The cancellation tokens of the running calls, by call id.
     cancellations: Mutex<HashMap<String, CancellationToken>>,
 }

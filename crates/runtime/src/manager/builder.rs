@@ -43,6 +43,7 @@ pub struct ToolManagerBuilder {
     time_limit: Duration,
     approval_lifetime: Duration,
     max_parallel: usize,
+    pub(super) agent_depth: usize,
 }
 
 /// An error from building a manager.
@@ -87,6 +88,7 @@ impl ToolManagerBuilder {
             time_limit: TIME_LIMIT,
             approval_lifetime: APPROVAL_LIFETIME,
             max_parallel: MAX_PARALLEL,
+            agent_depth: usize::MAX,
         }
     }
 
@@ -221,6 +223,8 @@ impl ToolManagerBuilder {
             time_limit: self.time_limit,
             running: Semaphore::new(self.max_parallel),
             name: self.name,
+            access: self.access,
+            agent_depth: self.agent_depth,
             cancellations: Mutex::default(),
         };
         Ok(ToolManager {

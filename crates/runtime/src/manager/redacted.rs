@@ -54,6 +54,7 @@ impl RedactedCall {
         let call = Arc::new(CallInfo {
             call_id: running.call_id.clone(),
             manager: running.shared.name.clone(),
+            parent_call_id: None,
             provider_id,
             names,
         });

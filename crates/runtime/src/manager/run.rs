@@ -53,6 +53,7 @@ impl ToolManager {
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
         let context = Context {
             call: Arc::clone(&redacted.call),
+            manager: Some(self.clone()),
             events: self.shared.events.clone(),
             cancellation: cancellation.clone(),
             deadline,

@@ -10,6 +10,8 @@ mod running_plans;
 mod running_repairs;
 // Contexts without a manager, and a shared stream of events.
 mod running_shared;
+// The loop of an agent, and the tool that starts one.
+mod running_agent;
 // Tools whose schema comes from a Rust type.
 #[cfg(feature = "schemars")]
 mod running_typed;
