@@ -41,7 +41,7 @@ impl ConfiguredPick {
         let engine = match scorer {
             Some(scorer) => engine.with_scorer(Arc::new(PythonScorer::new(&scorer)?), shortlist),
             None if shortlist.is_some() => {
-                let message = "it limits a scorer, and there is none; give scorer too";
+                let message = "it limits what the scorer gets; give scorer too";
                 return Err(errors::argument(py, "shortlist", message));
             }
             None => engine.clone(),

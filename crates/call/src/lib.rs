@@ -5,8 +5,8 @@
 //! against the tool's own schema.
 //!
 //! The result is a [`ValidCall`], which only this crate can create, or a [`PendingCall`], which
-//! becomes valid only with a [`Confirmation`]. Every other call is a [`CallError`] with a message from which a model can
-//! correct the call. Nothing in this crate runs a tool.
+//! becomes valid only with a [`Confirmation`]. Every other call is a [`CallError`] with a message
+//! from which a model can correct the call. Nothing in this crate runs a tool.
 //!
 //! Arguments with one meaning under the schema are normalised, such as text for a number, JSON as
 //! text for an object, or `orderId` for `order_id`. Nearly valid JSON is repaired, and a

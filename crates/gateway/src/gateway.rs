@@ -69,8 +69,8 @@ pub struct GatewayOptions {
     pub tool_cache: Option<PathBuf>,
     /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
-    /// The repairer of invalid arguments, such as a language model. It is asked once per call, and not
-    /// about unsafe tools.
+    /// The repairer of invalid arguments, such as a language model. It is asked once per call, and
+    /// never about unsafe tools.
     pub repairer: Option<Arc<dyn Repairer>>,
     /// The queue for unsafe calls of clients that cannot ask a person. If `None`, such calls are
     /// refused.

@@ -68,7 +68,7 @@ pub enum AgentEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentTurn {
-    /// The last text of the model; empty if there is none.
+    /// The last text of the model; empty if it gave no text.
     pub text: String,
     /// `true` if the text was cut at [`AgentLimits::result_bytes`].
     pub truncated: bool,
@@ -143,8 +143,9 @@ impl AgentLoop {
         })
     }
 
-    /// Sets the options of the picks. By default an agent is given eight tools, the best ones without
-    /// a threshold: a request seldom names what later rounds need. The access policy is always that of the manager.
+    /// Sets the options of the picks. By default an agent gets the eight best tools without a
+    /// threshold, because a request seldom names what later rounds need. The access policy is
+    /// always that of the manager.
     #[must_use]
     pub fn options(mut self, options: PickOptions) -> Self {
         self.options = options;
@@ -163,9 +164,9 @@ impl AgentLoop {
         &self.manager
     }
 
-    /// Runs one turn, after which the calls of the turn before may be repeated. It appends the request and everything that follows to the messages of `body`,
-    /// which is the body of an API request without tools. So the next turn continues the
-    /// conversation.
+    /// Runs one turn. It appends the request, the model's answers and the results to the messages
+    /// of `body`, which is the body of an API request without tools. A next turn with the same
+    /// `body` continues the conversation, and may repeat the calls of earlier turns.
     ///
     /// # Errors
     ///

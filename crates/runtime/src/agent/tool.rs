@@ -150,7 +150,7 @@ impl AgentTool {
     /// Runs a task to its end.
     async fn run_task(&self, task: &str, context: &Context) -> Result<ToolResult, Refusal> {
         let Some(outer) = &context.manager else {
-            let message = "an agent runs only in a call of a ToolManager, whose access it has";
+            let message = "an agent runs only in a call of a ToolManager, from which it gets its access policy";
             return Err(Box::new(ToolResult::failure(ErrorType::System, message)));
         };
         let depth = outer.agent_depth().min(self.max_depth);
