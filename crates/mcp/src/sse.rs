@@ -11,7 +11,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use picktools::excerpt::marked;
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
+use rmcp::model::{JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use sse_stream::{Error as SseError, Sse};
 use tokio::time::{Instant, sleep_until};
@@ -170,7 +172,7 @@ impl Drop for StreamUse {
 /// error, and the stream goes on.
 fn readable_message(data: String, request: Option<&RequestId>) -> String {
     let readable = readable(data.as_bytes());
-    let Err(error) = serde_json::from_slice::<ServerJsonRpcMessage>(&readable) else {
+    let Some(error) = message_error(&readable) else {
         return match readable {
             Cow::Borrowed(_) => data,
             Cow::Owned(bytes) => String::from_utf8(bytes).unwrap_or(data),
@@ -201,6 +203,27 @@ fn readable_message(data: String, request: Option<&RequestId>) -> String {
     }
 }
 
+/// An answer with a result. `rmcp` reads any result, but tries each type of result in turn, which
+/// takes long.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResultAnswer {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    #[serde(rename = "id")]
+    _id: RequestId,
+    #[serde(rename = "result")]
+    _result: IgnoredAny,
+}
+
+/// Returns the error of a message that `rmcp` cannot read.
+fn message_error(message: &[u8]) -> Option<serde_json::Error> {
+    if serde_json::from_slice::<ResultAnswer>(message).is_ok() {
+        return None;
+    }
+    serde_json::from_slice::<ServerJsonRpcMessage>(message).err()
+}
+
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
@@ -213,6 +236,50 @@ mod tests {
             data: Some(data.to_owned()),
             id: (!id.is_empty()).then(|| id.to_owned()),
             retry: Some(0),
+        }
+    }
+
+    #[test]
+    fn quick_check_of_answers_agrees_with_protocol_library() {
+        let results = [
+            "null",
+            "7",
+            "-1.5e300",
+            "\"text\"",
+            "[]",
+            "[{}]",
+            "{}",
+            r#"{"content":"no list"}"#,
+            r#"{"content":[{"type":"x"}]}"#,
+            r#"{"task":{"taskId":7}}"#,
+        ];
+        for result in results {
+            for id in [
+                "1",
+                "-1",
+                "\"a\"",
+                "1.5",
+                "null",
+                "[1]",
+                "18446744073709551616",
+            ] {
+                for others in [
+                    "",
+                    ",\"method\":\"x\"",
+                    ",\"error\":{}",
+                    ",\"id\":2",
+                    ",\"x\":1",
+                ] {
+                    for version in ["2.0", "1.0"] {
+                        let message = format!(
+                            "{{\"jsonrpc\":\"{version}\",\"id\":{id},\"result\":{result}{others}}}"
+                        );
+                        let read = serde_json::from_str::<ServerJsonRpcMessage>(&message);
+                        let error = message_error(message.as_bytes());
+                        assert_eq!(error.is_some(), read.is_err(), "{message}");
+                    }
+                }
+            }
         }
     }
 
