@@ -16,7 +16,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{any, post};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use futures_util::FutureExt;
@@ -917,10 +917,15 @@ fn router(
     frontend: &Arc<HttpFrontend>,
     config: StreamableHttpServerConfig,
 ) -> Result<Router, GatewayError> {
-    let service = mcp_service(hub, Arc::clone(&frontend.manager), config);
+    let service = Arc::new(mcp_service(hub, Arc::clone(&frontend.manager), config));
+    // Each layer copies its inner services for each request, and this one is large.
+    let handle_message = any(move |request: Request| {
+        let service = Arc::clone(&service);
+        async move { service.handle(request).await }
+    });
     let mcp = Router::new()
-        .route_service(PATH, service.clone())
-        .route_service(PATH_WITH_SLASH, service)
+        .route(PATH, handle_message.clone())
+        .route(PATH_WITH_SLASH, handle_message)
         .route_layer(middleware::from_fn_with_state(Arc::clone(frontend), admit));
     let (api, description) = Api::routes(Arc::clone(hub));
     let admit_api = middleware::from_fn_with_state(Arc::clone(frontend), admit_api_request);
