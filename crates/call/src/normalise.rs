@@ -102,9 +102,13 @@ impl ArgumentSchema<'_> {
     /// Corrects the spelling of accepted properties that the schema does not list, if the schema
     /// accepts the result.
     fn with_names(&self, accepted: Value, mut changes: Vec<Repair>) -> Normalised {
+        let objects = properties::objects(self.schema, &accepted);
+        if objects.is_empty() {
+            return (accepted, changes);
+        }
         let mut renamed = accepted.clone();
         let mut more = Vec::new();
-        for (pointer, properties) in properties::objects(self.schema, &accepted) {
+        for (pointer, properties) in objects {
             while properties.are_complete()
                 && let Some(change) = properties.correct_name(&pointer, &mut renamed)
             {

@@ -166,8 +166,8 @@ pub(crate) fn unknown_properties(root: &Value, arguments: &Value) -> Vec<Unknown
     unknown
 }
 
-/// Returns the pointers to the first objects of the arguments whose properties the schema lists,
-/// with these properties.
+/// Returns the pointers to the first objects of the arguments that may have properties that the
+/// schema does not list, with the properties that it lists.
 pub(super) fn objects<'s>(root: &'s Value, arguments: &Value) -> Vec<(String, Properties<'s>)> {
     let mut objects = Vec::new();
     let mut open = vec![(String::new(), arguments)];
@@ -179,6 +179,9 @@ pub(super) fn objects<'s>(root: &'s Value, arguments: &Value) -> Vec<(String, Pr
             Value::Object(members) => {
                 for (name, member) in members.iter().rev().filter(|(_, member)| has_parts(member)) {
                     open.push((format!("{pointer}/{}", pointer_part(name)), member));
+                }
+                if pointer.is_empty() && lists_all(root, members) {
+                    continue;
                 }
                 let properties = Properties::at(root, &pointer);
                 if !properties.listed.is_empty() {
@@ -195,6 +198,12 @@ pub(super) fn objects<'s>(root: &'s Value, arguments: &Value) -> Vec<(String, Pr
         }
     }
     objects
+}
+
+/// Returns `true` if the `properties` of a schema have all members of an object.
+fn lists_all(schema: &Value, members: &Map<String, Value>) -> bool {
+    let listed = schema.get("properties").and_then(Value::as_object);
+    listed.is_some_and(|listed| members.keys().all(|name| listed.contains_key(name)))
 }
 
 fn has_parts(value: &Value) -> bool {
