@@ -145,15 +145,14 @@ pub(crate) fn parse_call(
     front: &str,
     has_both: &dyn Fn(&str) -> bool,
 ) -> Result<ToolCall, Refusal> {
-    let mut object = arguments.clone();
+    let mut object = arguments;
     for _ in 0..MAX_LEVELS {
-        if let Some(inner) = unwrap_call(&object, front, has_both) {
-            object = inner;
-        } else {
+        let Some(inner) = unwrap_call(object, front, has_both) else {
             break;
-        }
+        };
+        object = inner;
     }
-    let name = match unique_value(&object, &NAMES)? {
+    let name = match unique_value(object, &NAMES)? {
         Some(Value::String(name)) if !name.trim().is_empty() => name.clone(),
         _ => {
             return Err(invalid(
@@ -162,12 +161,12 @@ pub(crate) fn parse_call(
             ));
         }
     };
-    let call_arguments = match unique_value(&object, &ARGUMENTS)? {
+    let call_arguments = match unique_value(object, &ARGUMENTS)? {
         Some(Value::String(text)) => Arguments::Text(text.clone()),
         Some(Value::Null) | None => {
             // Other members beside the name can only be the arguments.
             let mut others = Map::new();
-            for (key, value) in &object {
+            for (key, value) in object {
                 if !NAMES.contains(&key.as_str()) && !ARGUMENTS.contains(&key.as_str()) {
                     others.insert(key.clone(), value.clone());
                 }
@@ -184,19 +183,19 @@ pub(crate) fn parse_call(
 }
 
 /// Returns the call that a model wrapped in another object.
-fn unwrap_call(
-    object: &Map<String, Value>,
+fn unwrap_call<'a>(
+    object: &'a Map<String, Value>,
     front: &str,
     has_both: &dyn Fn(&str) -> bool,
-) -> Option<Map<String, Value>> {
+) -> Option<&'a Map<String, Value>> {
     if let Some(Value::Object(inner)) = object.get("name") {
-        return Some(inner.clone());
+        return Some(inner);
     }
     let name = first_value(object, &NAMES).and_then(Value::as_str);
     if name.is_none()
         && let Some(Value::Object(inner)) = first_value(object, &WRAPPERS)
     {
-        return Some(inner.clone());
+        return Some(inner);
     }
     let Some(Value::Object(inner)) = first_value(object, &ARGUMENTS) else {
         return None;
@@ -208,7 +207,7 @@ fn unwrap_call(
         Some(name) if name == front => holds_call,
         Some(name) => holds_call && inner_name == Some(name) && !has_both(name),
     };
-    is_wrapped.then(|| inner.clone())
+    is_wrapped.then_some(inner)
 }
 
 /// Returns the value under one of the keys. Two different values are ambiguous.
