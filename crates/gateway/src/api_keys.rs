@@ -12,6 +12,7 @@ use picktools_state::{Purpose, StateStore, StoreFailure, StoreFault, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::GatewayError;
+use crate::refusal::{Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, Key, Settings};
 
 /// The most concurrent requests of all clients.
@@ -193,6 +194,26 @@ impl ApiKey {
         };
         let time: u64 = store.run_async(Purpose::Rates, take).await?;
         Ok(Duration::from_micros(time.min(3_600_000_000)))
+    }
+}
+
+/// The rate limit of the key of an HTTP request, found among its extensions.
+#[derive(Clone)]
+pub struct KeyRateLimit {
+    /// The key.
+    pub api_key: Arc<ApiKey>,
+    /// The store that counts the requests of all gateways.
+    pub store: Option<StateStore>,
+}
+
+impl KeyRateLimit {
+    /// Counts work that the request contains as a further request.
+    pub(crate) async fn count_more(&self) -> Result<(), Refusal> {
+        let counted = self.api_key.count_request(self.store.as_ref()).await;
+        counted.map_err(|refusal| {
+            let time = refusal.retry_after.unwrap_or_default();
+            Refusal::new(Code::Busy, refusal.message).retry_after(time)
+        })
     }
 }
 

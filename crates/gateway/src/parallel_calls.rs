@@ -1,12 +1,15 @@
-//! The result of a call of `multi_tool_use.parallel`: the results of its uses in one.
+//! A call of `multi_tool_use.parallel`: its uses run at once, and their results become one.
 
+use futures_util::future::join_all;
+use picktools_provider::ToolCall;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 
+use crate::api_keys::KeyRateLimit;
 use crate::refusal::Refusal;
 
 /// A use of a parallel call, with its result.
-pub struct UseResult {
+struct UseResult {
     name: String,
     result: CallToolResult,
 }
@@ -14,7 +17,7 @@ pub struct UseResult {
 impl UseResult {
     /// Creates the result of a use that the model calls `name`. A question to the client is not a
     /// result, see [`CallRunner::run_use`](crate::calls::CallRunner::run_use).
-    pub fn new(name: String, response: Result<CallToolResponse, Refusal>) -> Self {
+    fn new(name: String, response: Result<CallToolResponse, Refusal>) -> Self {
         let result = match response {
             Ok(CallToolResponse::Complete(result)) => result,
             Ok(_) => Refusal::question_in_use(&name).result(),
@@ -34,9 +37,35 @@ impl UseResult {
     }
 }
 
+/// Runs the uses of a parallel call, and joins their results. Each use counts as a request of the
+/// caller's key; the first one is counted with the request itself.
+pub async fn run_uses<F>(
+    uses: Vec<ToolCall>,
+    limit: Option<&KeyRateLimit>,
+    run: impl Fn(ToolCall) -> F,
+) -> CallToolResult
+where
+    F: Future<Output = Result<CallToolResponse, Refusal>>,
+{
+    let run = &run;
+    let run_counted = |(index, call): (usize, ToolCall)| async move {
+        let name = call.name.clone();
+        let further = limit.filter(|_| index > 0);
+        let response = match further {
+            Some(limit) => match limit.count_more().await {
+                Ok(()) => run(call).await,
+                Err(refusal) => Err(refusal),
+            },
+            None => run(call).await,
+        };
+        UseResult::new(name, response)
+    };
+    join_uses(join_all(uses.into_iter().enumerate().map(run_counted)).await)
+}
+
 /// Joins the results of all uses. Each follows a line with its number and its tool. Its metadata is
 /// in `picktools/uses`. The result is an error if every use failed.
-pub fn join_uses(uses: Vec<UseResult>) -> CallToolResult {
+fn join_uses(uses: Vec<UseResult>) -> CallToolResult {
     let have_all_failed = uses.iter().all(UseResult::has_failed);
     let mut content = Vec::new();
     let mut summaries = Vec::with_capacity(uses.len());

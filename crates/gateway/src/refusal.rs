@@ -47,7 +47,7 @@ pub enum Code {
     TimedOut,
     /// The client cancelled the call.
     Cancelled,
-    /// A limit of concurrent work is reached.
+    /// A limit of concurrent work or of requests is reached.
     Busy,
     /// The gateway does not support this.
     NotCarried,

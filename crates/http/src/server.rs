@@ -23,7 +23,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools_gateway::active_requests::ActiveRequests;
 use picktools_gateway::api_keys::{
-    ApiKey, ApiKeys, HttpRefusal, RequestIdentity, RequestLimiter, RequestPermit, bearer_token,
+    ApiKey, ApiKeys, HttpRefusal, KeyRateLimit, RequestIdentity, RequestLimiter, RequestPermit,
+    bearer_token,
 };
 use picktools_gateway::calls::Caller;
 use picktools_gateway::fair_shares::largest_holder;
@@ -416,8 +417,7 @@ async fn admit(
         }
         frontend.refresh_shared(session, &api_key).await;
     }
-    let sender = api_key.request_identity();
-    drop(request.extensions_mut().insert(sender));
+    frontend.identify(&mut request, &api_key);
     let response = mcp_requests::prepare(request, next).await;
     if session.is_none()
         && let Some(new_session) = response
@@ -451,6 +451,17 @@ impl HttpFrontend {
         Ok((api_key, permit))
     }
 
+    /// Adds the identity of a request and the rate limit of its key to its extensions.
+    fn identify(&self, request: &mut Request, api_key: &Arc<ApiKey>) {
+        let limit = KeyRateLimit {
+            api_key: Arc::clone(api_key),
+            store: self.store.clone(),
+        };
+        let extensions = request.extensions_mut();
+        drop(extensions.insert(api_key.request_identity()));
+        drop(extensions.insert(limit));
+    }
+
     /// Returns `true` for an operator, and for everybody if the settings have no keys.
     fn may_read_metrics(&self, hub: &Hub, api_key: &ApiKey) -> bool {
         self.read_api_keys().is_keyless() || hub.settings().role(&api_key.role).operator
@@ -465,8 +476,7 @@ async fn admit_api_request(
 ) -> Response {
     match frontend.admit(request.headers()).await {
         Ok((api_key, permit)) => {
-            let sender = api_key.request_identity();
-            drop(request.extensions_mut().insert(sender));
+            frontend.identify(&mut request, &api_key);
             hold(next.run(request).await, permit)
         }
         Err(refusal) => Problem::from(refusal).into_response(),
@@ -623,8 +633,7 @@ async fn admit_operator(
     };
     match admit(request.headers()).await {
         Ok((api_key, permit)) => {
-            let sender = api_key.request_identity();
-            drop(request.extensions_mut().insert(sender));
+            frontend.identify(&mut request, &api_key);
             hold(next.run(request).await, permit)
         }
         Err(refusal) => refuse(&refusal),

@@ -142,6 +142,12 @@ impl Serving {
         )
     }
 
+    /// Sends a request without a session, and returns its answer.
+    pub(crate) fn request(&self, headers: &[(&str, &str)], method: &str, params: &Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.post(headers, &request).message(1)
+    }
+
     /// Starts a session of a protocol revision.
     pub(crate) fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
@@ -647,12 +653,7 @@ fn later(serving: &Serving, key: &str, params: &Value) -> Value {
         ("Mcp-Name", &name),
         ("Authorization", &key),
     ];
-    serving
-        .post(
-            &headers,
-            &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}),
-        )
-        .message(1)
+    serving.request(&headers, "tools/call", &params)
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The uses of a call of `multi_tool_use.parallel`.
 
-use futures_util::future::join_all;
 use picktools_call::arguments;
 use picktools_provider::{Arguments, ToolCall};
 use rmcp::RoleServer;
@@ -9,9 +8,10 @@ use rmcp::service::RequestContext;
 use serde_json::{Map, Value};
 
 use super::{Handler, is_server_tool, takes_name_and_arguments};
+use crate::api_keys::KeyRateLimit;
 use crate::elicitations::InputAnswers;
 use crate::naming::{self, CALL};
-use crate::parallel_calls::{UseResult, join_uses};
+use crate::parallel_calls;
 use crate::refusal::{Code, Refusal};
 use crate::tolerance;
 
@@ -26,10 +26,11 @@ impl Handler {
         let run = |call: ToolCall| async move {
             let name = call.name.clone();
             let response = self.run_use(call, context).await;
-            let response = response.map_err(|refusal| self.explain_unknown(refusal, &name, caller));
-            UseResult::new(name, response)
+            response.map_err(|refusal| self.explain_unknown(refusal, &name, caller))
         };
-        join_uses(join_all(uses.into_iter().map(run)).await)
+        let parts = context.extensions.get::<http::request::Parts>();
+        let limit = parts.and_then(|parts| parts.extensions.get::<KeyRateLimit>());
+        parallel_calls::run_uses(uses, limit, run).await
     }
 
     /// Runs a use of a parallel call: a front tool, or a tool of a server.

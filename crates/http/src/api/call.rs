@@ -6,11 +6,11 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use futures_util::future::join_all;
-use picktools_gateway::api_keys::RequestIdentity;
+use picktools_gateway::api_keys::{KeyRateLimit, RequestIdentity};
 use picktools_gateway::calls::{CallRunner, Caller};
 use picktools_gateway::elicitations::InputAnswers;
-use picktools_gateway::parallel_calls::{UseResult, join_uses};
+use picktools_gateway::parallel_calls::run_uses;
+use picktools_gateway::refusal::Refusal;
 use picktools_gateway::upstream::Owner;
 use picktools_provider::ToolCall;
 use rmcp::model::CallToolResponse;
@@ -46,6 +46,7 @@ use crate::problem::Problem;
 pub(super) async fn call(
     State(api): State<Arc<Api>>,
     Extension(sender): Extension<RequestIdentity>,
+    Extension(limit): Extension<KeyRateLimit>,
     Body(call): Body<ApiToolCall>,
 ) -> Result<Response, Problem> {
     if !api.hub.settings().http.calls {
@@ -70,8 +71,9 @@ pub(super) async fn call(
     let (snapshot, view) = api.view(&caller.role).await?;
     let call = call.into_call();
     if let Some(uses) = view.hydrator.parallel_uses(&call) {
-        let results = join_all(uses.into_iter().map(|each| run_use(&api, &runner, each)));
-        return Ok(json_response(to_json(&join_uses(results.await))?));
+        let run = |call| run_use(&api, &runner, call);
+        let result = run_uses(uses, Some(&limit), run).await;
+        return Ok(json_response(to_json(&result)?));
     }
     let completed = runner
         .run(snapshot, view, call, InputAnswers::default())
@@ -91,15 +93,15 @@ pub(super) async fn call(
 }
 
 /// Runs a use of a parallel call.
-async fn run_use(api: &Api, runner: &CallRunner<'_>, call: ToolCall) -> UseResult {
-    let name = call.name.clone();
+async fn run_use(
+    api: &Api,
+    runner: &CallRunner<'_>,
+    call: ToolCall,
+) -> Result<CallToolResponse, Refusal> {
     let role = &runner.caller.role;
-    api.hub.wait_for_tool(role, &name).await;
+    api.hub.wait_for_tool(role, &call.name).await;
     let snapshot = api.hub.snapshot();
-    let run = async {
-        let view = snapshot.view(role)?;
-        let outcome = runner.run_use(snapshot, view, call).await?;
-        Ok(outcome.response)
-    };
-    UseResult::new(name, run.await)
+    let view = snapshot.view(role)?;
+    let outcome = runner.run_use(snapshot, view, call).await?;
+    Ok(outcome.response)
 }

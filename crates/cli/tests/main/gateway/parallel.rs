@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Client, Place, text};
-use crate::gateway_http::Serving;
+use crate::gateway_http::{Serving, digest};
 use crate::support::files;
 
 const PARALLEL: &str = "multi_tool_use.parallel";
@@ -205,4 +205,48 @@ fn parallel_call_over_http_has_all_results() {
     assert_eq!(status, 200, "{result}");
     assert_eq!(texts(&result)[1], "first");
     assert_eq!(outcomes(&result), ["up/echo", "unknown_tool"]);
+}
+
+/// Returns the number of uses of a parallel call that a key with a burst of four can make, over MCP or over `/v1/call`.
+fn uses_within_limit(is_mcp: bool) -> usize {
+    let place = Place::faulty();
+    let key = json!({"name": "one", "sha256": digest("first"), "per_minute": 1, "burst": 4});
+    let settings = json!({"keys": [key], "http": {"calls": true}});
+    place.write("settings.json", &settings);
+    let serving = Serving::start(place, &[]);
+    let key = ("Authorization", "Bearer first");
+    let echo = |number: usize| ("up__echo", json!({"text": number.to_string()}));
+    let call = json!({"name": PARALLEL, "arguments": uses(&[0, 1, 2, 3, 4].map(echo))});
+    let result = match is_mcp {
+        true => {
+            let headers = [
+                ("MCP-Protocol-Version", "2026-07-28"),
+                ("Mcp-Method", "tools/call"),
+                ("Mcp-Name", PARALLEL),
+                key,
+            ];
+            let mut params = call;
+            params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {}});
+            serving.request(&headers, "tools/call", &params)["result"].clone()
+        }
+        false => serving.json("/v1/call", &[key], &call).1,
+    };
+    let outcomes = outcomes(&result);
+    let within = outcomes.iter().take_while(|outcome| *outcome == "up/echo");
+    let within = within.count();
+    assert!(
+        outcomes[within..].iter().all(|outcome| outcome == "busy"),
+        "{result}"
+    );
+    let refused = &result["_meta"]["picktools/uses"][within]["_meta"]["picktools/error"];
+    assert!(refused["retry_after_ms"].as_u64() > Some(1_000), "{result}");
+    within
+}
+
+#[test]
+fn each_use_of_a_parallel_call_counts_against_the_rate_limit() {
+    assert_eq!(uses_within_limit(true), 4);
+    assert_eq!(uses_within_limit(false), 4);
 }
