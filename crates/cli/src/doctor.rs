@@ -252,7 +252,7 @@ impl Checks<'_> {
             }
             reports.push(report);
         }
-        add_findings(&files, &mut reports)?;
+        add_findings(&files, settings, &mut reports)?;
         for ServerFault {
             server,
             message,
@@ -282,12 +282,17 @@ impl Checks<'_> {
 }
 
 /// Adds the errors and warnings that `check` finds in the listed tools.
-fn add_findings(files: &[CatalogFile], reports: &mut [ServerReport]) -> anyhow::Result<()> {
+fn add_findings(
+    files: &[CatalogFile],
+    settings: &Settings,
+    reports: &mut [ServerReport],
+) -> anyhow::Result<()> {
     if files.is_empty() {
         return Ok(());
     }
     let options = CatalogOptions {
         conflicts: Conflicts::Warn,
+        allow_no_schema: settings.allow_no_schema,
         ..CatalogOptions::default()
     };
     for finding in CheckReport::read_files(files, &options)?.findings {

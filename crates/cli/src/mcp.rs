@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use clap::Args;
 use picktools::Catalog;
+use picktools::catalog::NoSchemaMode;
 use picktools_audit::AuditSettings;
 use picktools_call::Repairer;
 use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
@@ -19,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::interruption::{SignalRequest, Signals};
 use crate::llm::RepairArgs;
-use crate::reading::{self, ReadingArgs};
+use crate::reading::{self, NoSchemaArg, ReadingArgs};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, memory, output};
@@ -54,6 +55,12 @@ pub(super) struct McpCommand {
     /// skills and models use for the usual tools of agents, such as `bash` and `read_file`.
     #[arg(long, value_name = "FILE|ecosystem", help_heading = heading::GATEWAY)]
     aliases: Option<PathBuf>,
+    /// Accept tools of servers without a schema of their arguments, in this mode.
+    ///
+    /// The mode says how such a tool may be called: its calls cannot be validated. By default a tool
+    /// without a schema is left out.
+    #[arg(long, value_enum, value_name = "MODE", help_heading = heading::GATEWAY)]
+    allow_no_schema: Option<NoSchemaArg>,
 }
 
 /// The options of a gateway.
@@ -112,6 +119,9 @@ pub(super) struct GatewayArgs {
     /// The alias file, or `ecosystem`.
     #[arg(skip)]
     pub(super) aliases: Option<PathBuf>,
+    /// The mode of servers' tools without a schema, if the command line sets it.
+    #[arg(skip)]
+    pub(super) allow_no_schema: Option<NoSchemaMode>,
     #[arg(skip)]
     pub(super) providers: Providers,
     /// The tools that no server has.
@@ -284,6 +294,7 @@ impl GatewayArgs {
         if let Some(argument) = &self.aliases {
             settings.aliases = Some(reading::open_aliases(argument)?);
         }
+        settings.allow_no_schema = self.allow_no_schema.or(settings.allow_no_schema);
         self.providers.set(&mut settings.proxy);
         settings.check()?;
         Ok(settings)
@@ -495,6 +506,7 @@ impl McpCommand {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
         memory::use_small_pages();
         self.gateway.aliases = self.aliases.take();
+        self.gateway.allow_no_schema = self.allow_no_schema.map(NoSchemaArg::mode);
         let options = self.gateway.options(&self.servers, Share::All)?;
         let runtime = crate::gateway_runtime()?;
         let result = runtime.block_on(async {

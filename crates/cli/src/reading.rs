@@ -96,7 +96,7 @@ enum ConflictsArg {
 /// The treatment of calls of tools without a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-enum NoSchemaArg {
+pub(super) enum NoSchemaArg {
     /// Only tools that are known to be read-only.
     ReadOnly,
     /// Every call waits for the approval of a person.
@@ -106,7 +106,7 @@ enum NoSchemaArg {
 }
 
 impl NoSchemaArg {
-    fn mode(self) -> NoSchemaMode {
+    pub(super) fn mode(self) -> NoSchemaMode {
         match self {
             Self::ReadOnly => NoSchemaMode::ReadOnly,
             Self::HumanApproval => NoSchemaMode::HumanApproval,
@@ -156,9 +156,9 @@ impl ReadingArgs {
     /// The command-line options of this struct, for messages.
     pub(super) const NAMES: &str = "--aliases, --conflicts, --strict-catalog, --allow-no-schema, --untrusted-source and \
          --allow-claimed-aliases";
-    /// The command-line options of this struct without --aliases, for messages.
-    pub(super) const NAMES_WITHOUT_ALIASES: &str = "--conflicts, --strict-catalog, --allow-no-schema, --untrusted-source and \
-         --allow-claimed-aliases";
+    /// The command-line options of this struct that concern only the catalog, for messages.
+    pub(super) const NAMES_OF_CATALOG: &str =
+        "--conflicts, --strict-catalog, --untrusted-source and --allow-claimed-aliases";
 
     /// Returns the alias argument, for a command that applies it to more tools than those of its
     /// catalog. The catalog is then read without these aliases.
@@ -171,6 +171,7 @@ impl ReadingArgs {
     pub(super) fn is_set_for_catalog(&self) -> bool {
         let note = RecordedReading {
             aliases: None,
+            allow_no_schema: None,
             ..self.note()
         };
         note != RecordedReading::default()

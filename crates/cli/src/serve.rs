@@ -107,13 +107,14 @@ impl ServeCommand {
         }
         memory::use_small_pages();
         let mut gateway_args = self.gateway;
-        // They are aliases of all tools, also of those of servers.
+        // These options are for all tools, also for those of servers.
         gateway_args.aliases = self.reading.leave_aliases();
+        gateway_args.allow_no_schema = self.reading.allow_no_schema();
         if self.catalog.is_empty() && self.reading.is_set_for_catalog() {
             bail!(
                 "{} need --catalog; for a catalog in a store pass them to `picktools index`, and \
                  name untrusted servers in the settings",
-                ReadingArgs::NAMES_WITHOUT_ALIASES
+                ReadingArgs::NAMES_OF_CATALOG
             );
         }
         if !self.catalog.is_empty() {

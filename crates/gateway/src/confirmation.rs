@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use picktools_call::PendingCall;
+use picktools_call::{PendingCall, PendingReason};
 use picktools_runtime::describe_call;
 use picktools_state::StateError;
 use rmcp::RoleServer;
@@ -222,10 +222,14 @@ impl ConfirmationRequest<'_> {
         let schema = schema.as_object().cloned().unwrap_or_default();
         let requested_schema = ElicitationSchema::from_json_schema(schema)
             .map_err(|error| self.not_confirmed(&format!("cannot ask a person: {error}")))?;
-        let message = format!(
-            "Run {}? The tool is marked unsafe: it may change or destroy something.",
-            describe_call(self.call.tool(), self.call.arguments())
-        );
+        let reason = match self.call.awaits() {
+            PendingReason::Confirmation => {
+                "The tool is marked unsafe: it may change or destroy something.".to_owned()
+            }
+            other => format!("Reason: {other}."),
+        };
+        let call = describe_call(self.call.tool(), self.call.arguments());
+        let message = format!("Run {call}? {reason}");
         Ok(ElicitRequestParams::FormElicitationParams {
             meta: None,
             message,

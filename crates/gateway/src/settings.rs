@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use picktools::catalog::OperatorAliases;
+use picktools::catalog::{NoSchemaMode, OperatorAliases};
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
@@ -61,6 +61,8 @@ pub struct Settings {
     pub merge_accounts: bool,
     /// The trust in definitions that were not approved.
     pub trust: Trust,
+    /// The mode of servers' tools without a schema. `None`: they are left out.
+    pub allow_no_schema: Option<NoSchemaMode>,
     /// The settings of upstreams, by their names in the configuration; `*` stands for all others.
     pub upstreams: BTreeMap<String, UpstreamSettings>,
     /// The roles. [`DEFAULT_ROLE`] is the role of callers without another one.

@@ -147,6 +147,7 @@ impl Snapshot {
         }
         let options = CatalogOptions {
             conflicts: Conflicts::Warn,
+            allow_no_schema: settings.allow_no_schema,
             untrusted_sources,
             ..CatalogOptions::default()
         };

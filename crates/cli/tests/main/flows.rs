@@ -139,6 +139,7 @@ impl Flow {
         };
         let options = ["--repair-llm", "--llm-model", "m", "--llm-url", &model.url];
         let options = options.into_iter().chain(["--aliases", &aliases]);
+        let options = options.chain(["--allow-no-schema", "human-approval"]);
         options.map(str::to_owned).collect()
     }
 
@@ -151,9 +152,8 @@ impl Flow {
             true => options.push("--built-in".to_owned()),
             false => options.extend(["--catalog".to_owned(), path("mcp.json")]),
         }
-        let no_schema = ["--allow-no-schema", "human-approval"];
-        let more = ["--allow-unsafe", "--yes", "--json"].into_iter();
-        options.extend(more.chain(no_schema).map(str::to_owned));
+        let more = ["--allow-unsafe", "--yes", "--json"];
+        options.extend(more.map(str::to_owned));
         options
     }
 }

@@ -343,6 +343,9 @@ impl CallEntry {
             if deprecated {
                 content["deprecated"] = json!(true);
             }
+            if tool.parameters.is_none() {
+                content["no_schema_mode"] = json!(tool.no_schema_mode);
+            }
             schema = tool.parameters.as_ref();
         }
         // Text that is JSON is parsed, because member names reveal secrets.

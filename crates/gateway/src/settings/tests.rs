@@ -239,3 +239,21 @@ fn proxy_patterns_are_checked_and_match_names_and_globs() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+#[test]
+fn mode_of_tools_without_schema_is_one_of_three() {
+    let parse = |mode: &str| Settings::parse(&format!(r#"{{"allow_no_schema": {mode}}}"#));
+    assert_eq!(Settings::default().allow_no_schema, None);
+    for (text, mode) in [
+        (r#""read-only""#, Some(NoSchemaMode::ReadOnly)),
+        (r#""human-approval""#, Some(NoSchemaMode::HumanApproval)),
+        (r#""full""#, Some(NoSchemaMode::Full)),
+        ("null", None),
+    ] {
+        let settings = parse(text).expect(text);
+        assert_eq!(settings.allow_no_schema, mode, "{text}");
+    }
+    for text in ["true", r#""sometimes""#, r#""Full""#] {
+        parse(text).expect_err(text);
+    }
+}

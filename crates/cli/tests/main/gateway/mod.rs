@@ -6,6 +6,7 @@ mod calls;
 pub(crate) mod carried;
 mod instructions;
 mod lists;
+mod no_schema;
 mod overrides;
 mod parallel;
 mod remembered;
