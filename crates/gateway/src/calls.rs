@@ -32,6 +32,7 @@ use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
 use crate::relay::{self, RelayedCall, cancelled_by};
 use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
+use crate::repairs::{SameRepairer, sent_identity};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::{Owner, Upstream};
@@ -154,6 +155,8 @@ impl CallRunner<'_> {
                 arguments: call.arguments.clone(),
                 rewritten: None,
             });
+            let sent = tool.as_ref().filter(|_| self.gateway.repairer.is_some());
+            let sent = sent.map(|tool| sent_identity(&self.caller.owner, tool, &call.arguments));
             let span = tracing::info_span!(target: "picktools::span", "call", tool = Empty, outcome = Empty);
             if let Some(tool) = &tool {
                 span.record("tool", &*tool.id);
@@ -180,6 +183,9 @@ impl CallRunner<'_> {
             };
             span.record("outcome", outcome_name);
             call_entry.finish(outcome_name);
+            if let Some(sent) = sent.filter(|_| !waits(&outcome)) {
+                self.gateway.waiting_repairs.remove(sent);
+            }
             if let Some(tool) = tool {
                 let upstream = tool.source.as_deref().unwrap_or_default();
                 let code = match &outcome {
@@ -306,13 +312,20 @@ impl CallRunner<'_> {
     async fn validate(&self, view: &View, call: &ToolCall) -> Result<HydratedCall, Refusal> {
         let hydrated = match &self.gateway.repairer {
             None => view.hydrator.hydrate(call),
-            Some(repairer) => tokio::select! {
-                biased;
-                hydrated = view.hydrator.hydrate_with(call, repairer.as_ref()) => hydrated,
-                () = cancelled_by(self.context) => {
-                    return Err(Refusal::new(Code::Cancelled, "the call was cancelled"));
+            Some(repairer) => {
+                let repairer = SameRepairer {
+                    repairer: repairer.as_ref(),
+                    waiting: &self.gateway.waiting_repairs,
+                    owner: &self.caller.owner,
+                };
+                tokio::select! {
+                    biased;
+                    hydrated = view.hydrator.hydrate_with(call, &repairer) => hydrated,
+                    () = cancelled_by(self.context) => {
+                        return Err(Refusal::new(Code::Cancelled, "the call was cancelled"));
+                    }
                 }
-            },
+            }
         };
         hydrated.map_err(Refusal::from_call_error)
     }
@@ -571,6 +584,14 @@ impl CallerDecider<'_> {
         }
         request.remember(scope, &approvals, server_tools).await;
         Ok(by)
+    }
+}
+
+/// Returns `true` if the client may send the call again, for a person or with an answer.
+fn waits(outcome: &Result<CallOutcome, Refusal>) -> bool {
+    match outcome {
+        Ok(outcome) => !matches!(outcome.response, CallToolResponse::Complete(_)),
+        Err(refusal) => refusal.code == Code::NotConfirmed,
     }
 }
 

@@ -2,6 +2,7 @@
 //! the result contains questions, and the client sends the call again with its answers.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,6 @@ use picktools::Tool;
 use picktools_call::Confirmation;
 use picktools_state::{keys, lock};
 use rmcp::model::InputResponses;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::fair_shares::largest_holder;
@@ -117,8 +117,12 @@ fn make_room(waiting: &mut HashMap<String, PendingElicitation>, key: &str) -> bo
     waiting.remove(&state).is_some()
 }
 
-/// Returns the identity of a call.
-pub(crate) fn call_identity(owner: &Owner, tool: &Tool, arguments: &Value) -> CallIdentity {
+/// Returns the identity of a call with these arguments, which are JSON.
+pub(crate) fn call_identity(
+    owner: &Owner,
+    tool: &Tool,
+    arguments: &dyn fmt::Display,
+) -> CallIdentity {
     let mut digest = Sha256::new();
     for part in [
         &*owner.0,

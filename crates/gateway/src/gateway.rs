@@ -43,6 +43,7 @@ use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::remembered::SessionApprovals;
+use crate::repairs::WaitingRepairs;
 use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share, UpstreamRules};
 use crate::snapshot::Snapshot;
@@ -301,6 +302,7 @@ impl Gateway {
             session_approvals: SessionApprovals::default(),
             large_results: LargeResults::default(),
             repairer,
+            waiting_repairs: WaitingRepairs::default(),
             queue,
             sessions,
             store: store.clone(),

@@ -22,6 +22,7 @@ use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::remembered::SessionApprovals;
+use crate::repairs::WaitingRepairs;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
 use crate::snapshot::{Snapshot, View};
@@ -51,6 +52,7 @@ pub struct Hub {
     pub(crate) large_results: LargeResults,
     /// Rewrites invalid arguments.
     pub(crate) repairer: Option<Arc<dyn Repairer>>,
+    pub(crate) waiting_repairs: WaitingRepairs,
     /// The calls that are pending approval. If `None`, they are refused.
     pub queue: Option<CallQueue>,
     /// The store for shared state other than approvals and calls.

@@ -36,6 +36,7 @@ mod large_results;
 pub mod elicitations;
 mod remembered;
 mod queue;
+mod repairs;
 mod updates;
 mod relay;
 mod confirmation;

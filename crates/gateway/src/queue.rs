@@ -19,8 +19,8 @@ use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::upstream::Owner;
 
 /// The time that a call stays pending, and the time that a decision stays valid, in seconds.
-const PENDING_S: u64 = 3_600;
-const VALID_S: u64 = 600;
+pub(crate) const PENDING_S: u64 = 3_600;
+pub(crate) const VALID_S: u64 = 600;
 /// The most calls in the queue.
 const MAX_CALLS: usize = 200;
 /// The most approvals that hold always.

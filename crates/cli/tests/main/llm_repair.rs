@@ -276,3 +276,105 @@ fn repair_without_a_model_is_refused_by_every_command() {
         assert!(message.contains(expected), "{command:?}: {message}");
     }
 }
+
+/// Serves a model whose every answer is another number for `b`.
+fn changing_model() -> TestServer {
+    TestServer::new(|number, _| {
+        let text = json!({"arguments": {"a": 2, "b": number + 3}}).to_string();
+        let message = json!({"role": "assistant", "content": text});
+        Reply::Json(json!({"choices": [{"index": 0, "message": message}]}))
+    })
+}
+
+/// Returns a folder for callers whose calls wait unless a tool is known to only read.
+fn read_only() -> Place {
+    let place = Place::faulty();
+    let role = json!({"access": {"execution_mode": "read-only"}});
+    let settings = json!({"roles": {"default": role}, "http": {"calls": true}});
+    place.write("settings.json", &settings);
+    place
+}
+
+/// Allows the only pending call, and returns its description.
+fn allow_pending_call(place: &Place) -> String {
+    let state = place.path("state").display().to_string();
+    let pending = picktools(&["approve", "--state-dir", &state, "--json"]).output();
+    let pending: Value = serde_json::from_str(&stdout(&pending.expect("it runs"))).expect("JSON");
+    let calls = pending["calls"].as_object().expect("calls");
+    let (id, call) = calls.iter().next().expect("a call is pending");
+    assert_eq!(calls.len(), 1, "{pending}");
+    let allow = ["approve", "--state-dir", &state, "--call", id];
+    let allowed = picktools(&allow).output().expect("it runs");
+    assert!(allowed.status.success(), "{}", stderr(&allowed));
+    call["shown"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn repaired_call_that_waits_is_the_same_when_it_is_repeated() {
+    let server = changing_model();
+    let place = read_only();
+    let mut client = place.client_with_options(&repair_options(&server));
+    let mut faulty = json!({"a": 2});
+    assert_eq!(
+        code(&client.run("up__add", faulty.clone())),
+        "not_confirmed"
+    );
+    assert_eq!(
+        code(&client.run("up__add", faulty.clone())),
+        "not_confirmed"
+    );
+    assert_eq!(server.requests().len(), 1, "the repair is kept");
+    let shown = allow_pending_call(&place);
+    assert!(shown.contains("b=3"), "{shown}");
+    let result = client.run("up__add", faulty.clone());
+    assert_eq!(result["structuredContent"], json!({"sum": 5}), "{result}");
+    assert_eq!(server.requests().len(), 1);
+    assert_eq!(
+        code(&client.run("up__add", faulty.clone())),
+        "not_confirmed"
+    );
+    assert_eq!(server.requests().len(), 2, "a call that ran is forgotten");
+    faulty["extra"] = json!(1);
+    assert_eq!(code(&client.run("up__add", faulty)), "not_confirmed");
+    assert_eq!(
+        server.requests().len(),
+        3,
+        "other arguments are another call"
+    );
+}
+
+#[test]
+fn repaired_call_over_http_is_the_same_when_it_is_repeated() {
+    let server = changing_model();
+    let serving = Serving::start(read_only(), &repair_options(&server));
+    let body = json!({"name": "up/add", "arguments": {"a": 2}});
+    let (_, refused) = serving.json("/v1/call", &[], &body);
+    assert_eq!(refused["code"], "not_confirmed", "{refused}");
+    allow_pending_call(&serving.place);
+    let (_, result) = serving.json("/v1/call", &[], &body);
+    assert_eq!(result["structuredContent"], json!({"sum": 5}), "{result}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn repaired_call_is_the_same_after_a_question_to_the_client() {
+    let server = changing_model();
+    let serving = Serving::start(read_only(), &repair_options(&server));
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "up__add"),
+    ];
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}});
+    let mut params = json!({"name": "up__add", "arguments": {"a": 2}, "_meta": meta});
+    let asked = serving.request(&headers, "tools/call", &params)["result"].clone();
+    let question = &asked["inputRequests"]["run"]["params"]["message"];
+    assert!(question.to_string().contains("b=3"), "{asked}");
+    params["requestState"] = asked["requestState"].clone();
+    params["inputResponses"] = json!({"run": {"action": "accept", "content": {"run": true}}});
+    let result = serving.request(&headers, "tools/call", &params)["result"].clone();
+    assert_eq!(result["structuredContent"], json!({"sum": 5}), "{result}");
+    assert_eq!(server.requests().len(), 1);
+}
