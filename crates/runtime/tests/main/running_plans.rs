@@ -301,3 +301,36 @@ async fn secrets_of_a_refused_call_are_redacted() {
         "{error}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn person_confirms_the_normalised_arguments() {
+    let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}}});
+    let tool = Tool {
+        safe: Some(false),
+        ..Tool::with_parameters("drop", "Drops rows", schema)
+    };
+    let call = ToolCall {
+        id: None,
+        name: "drop".to_owned(),
+        arguments: Arguments::Json(json!({"Count": "5"})),
+    };
+    let shown = Arc::new(std::sync::Mutex::new(None));
+    let seen_by_hook = Arc::clone(&shown);
+    let (builder, runs) = builder(tool, all());
+    let builder = builder.confirm(move |call: &PendingCall| {
+        *seen_by_hook.lock().expect("the lock") = Some(call.arguments().clone());
+        ConfirmationDecision::Ask
+    });
+    let manager = builder.build().expect("it is valid");
+    let approve = async {
+        manager.approvals().arrived().await;
+        let (ticket, waiting) = manager.approvals().waiting().remove(0);
+        assert_eq!(waiting.arguments(), &json!({"count": 5}));
+        manager.approvals().approve(ticket).expect("it waits");
+    };
+    let (executed, ()) = tokio::join!(manager.execute(&call), approve);
+    assert!(executed.result.is_success(), "{executed:?}");
+    let shown = shown.lock().expect("the lock").take();
+    assert_eq!(shown, Some(json!({"count": 5})), "the hook");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}

@@ -7,6 +7,7 @@ pub(crate) mod carried;
 mod instructions;
 mod lists;
 mod no_schema;
+mod normalised;
 mod overrides;
 mod parallel;
 mod remembered;
