@@ -306,3 +306,42 @@ fn long_number_in_the_gateway_is_refused_and_audited_with_its_digits() {
     let replay = replay.expect("it runs");
     assert!(replay.status.success(), "{}", stderr(&replay));
 }
+
+#[test]
+fn long_number_of_a_call_over_http_is_audited_with_its_digits() {
+    let place = servers(&CallForms::open());
+    let folder = place.path("audit").display().to_string();
+    place.write("settings.json", &json!({"http": {"calls": true}}));
+    let mut serving = Serving::start(place, &["--audit", &folder]);
+    let call = |name: &str, member: &str| {
+        let body = format!("{{\"name\": \"{name}\", \"arguments\": {{\"{member}\": {LONG}}}}}");
+        let headers = [("content-type", "application/json")];
+        serving.raw("POST", "/v1/call", &headers, &body)
+    };
+    let refused = call("orders/list_orders", "limit");
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    assert!(refused.body.contains(LONG), "{}", refused.body);
+    // A string of digits is what the tool asks for.
+    let ran = call("orders/get_order", "order_id");
+    assert_eq!(ran.status, 200, "{}", ran.body);
+    assert!(ran.body.contains(LONG), "{}", ran.body);
+    serving.signal("TERM");
+    assert_eq!(serving.ended(), Some(0));
+    let mut recorded = Vec::new();
+    for file in files(&serving.place.path("audit")) {
+        for line in fs::read_to_string(file).expect("a file").lines() {
+            let record: Value = serde_json::from_str(line).unwrap_or_default();
+            if record["kind"] == "call" {
+                recorded.push(json!([record["arguments"], record["outcome"]]));
+            }
+        }
+    }
+    let expected = [
+        json!([{"limit": LONG}, "invalid_arguments"]),
+        json!([{"order_id": LONG}, "done"]),
+    ];
+    assert_eq!(recorded, expected);
+    let replay = picktools(&["replay", &folder, "--verify"]).output();
+    let replay = replay.expect("it runs");
+    assert!(replay.status.success(), "{}", stderr(&replay));
+}
