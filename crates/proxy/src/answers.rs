@@ -4,11 +4,13 @@ use picktools_provider::{Finish, Provider};
 use serde_json::{Value, json};
 
 use crate::api::ModelApi;
+use crate::long_numbers::LongNumbers;
 use crate::shown::{ReturnedCall, ShownTools};
 
 /// Moves the calls in the text of a complete answer; `None` if it has no such calls.
 pub(crate) fn move_calls(api: ModelApi, shown: &ShownTools, answer: &[u8]) -> Option<Vec<u8>> {
-    let mut document: Value = serde_json::from_slice(answer).ok()?;
+    let answer = std::str::from_utf8(answer).ok()?;
+    let (mut document, long_numbers) = LongNumbers::parse(answer)?;
     let provider = match api {
         ModelApi::Chat => Provider::OpenAiChat,
         ModelApi::Responses => Provider::OpenAiResponses,
@@ -40,7 +42,7 @@ pub(crate) fn move_calls(api: ModelApi, shown: &ShownTools, answer: &[u8]) -> Op
             document["stop_reason"] = "tool_use".into();
         }
     }
-    serde_json::to_vec(&document).ok()
+    Some(long_numbers.write(&document).into_bytes())
 }
 
 /// Writes the text and the calls into a response of OpenAI Responses.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{block, chat_call, item, move_calls, set_response};
 use crate::api::ModelApi;
+use crate::long_numbers::LongNumbers;
 use crate::shown::{ReturnedCall, ShownTools};
 
 /// The largest answer, or part of a stream, that is held back, in bytes. A larger one passes
@@ -44,6 +45,7 @@ struct HeldStream {
 struct HeldEvent {
     raw: Vec<u8>,
     data: Value,
+    long_numbers: LongNumbers,
 }
 
 /// The effect of an event on the text.
@@ -139,14 +141,18 @@ impl HeldStream {
     /// the rest of the answer passes unchanged.
     fn take_event(&mut self, api: ModelApi, released: &mut Vec<u8>) -> bool {
         let raw = std::mem::take(&mut self.event);
-        let data = event_data(&raw);
+        let (data, long_numbers) = event_data(&raw);
         self.held_bytes += raw.len();
         for name in ["index", "output_index"] {
             let index = data.get(name).and_then(Value::as_u64);
             self.last_index = self.last_index.max(index.unwrap_or(0));
         }
         let effect = text_effect(api, &data);
-        self.held.push(HeldEvent { raw, data });
+        self.held.push(HeldEvent {
+            raw,
+            data,
+            long_numbers,
+        });
         match effect {
             TextEffect::PassAll => return true,
             TextEffect::Text(text) => self.text.push_str(&text),
@@ -181,6 +187,7 @@ impl HeldStream {
             text: &complete,
             calls: Some(calls),
             next_index: self.last_index + 1,
+            long_numbers: LongNumbers::default(),
             bytes: Vec::new(),
         };
         for event in self.held.drain(..) {
@@ -191,8 +198,8 @@ impl HeldStream {
     }
 }
 
-/// Returns the JSON of an event; null if it has none.
-fn event_data(raw: &[u8]) -> Value {
+/// Returns the JSON of an event and its long numbers; null if it has none.
+fn event_data(raw: &[u8]) -> (Value, LongNumbers) {
     let mut data = String::new();
     for line in String::from_utf8_lossy(raw).lines() {
         if let Some(part) = line.strip_prefix("data:") {
@@ -200,7 +207,7 @@ fn event_data(raw: &[u8]) -> Value {
             data.push('\n');
         }
     }
-    serde_json::from_str(&data).unwrap_or_default()
+    LongNumbers::parse(&data).unwrap_or_default()
 }
 
 fn text_effect(api: ModelApi, data: &Value) -> TextEffect {
@@ -246,12 +253,15 @@ struct EventWriter<'a> {
     /// The calls, until they are written.
     calls: Option<&'a [ReturnedCall]>,
     next_index: u64,
+    /// The long numbers of the event that is written.
+    long_numbers: LongNumbers,
     bytes: Vec<u8>,
 }
 
 impl EventWriter<'_> {
     fn write(&mut self, event: HeldEvent) {
         let mut data = event.data;
+        self.long_numbers = event.long_numbers;
         let has_changed = match self.api {
             ModelApi::Chat => self.change_chunk(&mut data),
             ModelApi::Responses => self.change_response_event(&mut data),
@@ -272,6 +282,7 @@ impl EventWriter<'_> {
             self.bytes
                 .extend_from_slice(format!("event: {kind}\n").as_bytes());
         }
+        let data = self.long_numbers.write(data);
         self.bytes
             .extend_from_slice(format!("data: {data}\n\n").as_bytes());
     }

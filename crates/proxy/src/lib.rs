@@ -17,6 +17,7 @@ mod indexed;
 mod narrow;
 mod report;
 mod shown;
+mod long_numbers;
 mod answers;
 mod held;
 mod proxy;

@@ -245,3 +245,65 @@ async fn long_numbers_of_calls_in_text_keep_their_digits() {
         }
     }
 }
+
+/// Adds members with long numbers to an answer or to an event, beside its text.
+fn add_long_numbers(document: &mut Value) {
+    document["metadata"] = json!({"id": "@LONG", "ratio": ["@DECIMAL"]});
+    document["usage"]["total_tokens"] = json!("@LONG");
+    if let Some(Value::Array(blocks)) = document.get_mut("content") {
+        let input = json!({"id": "@LONG"});
+        let block = json!({"type": "server_tool_use", "id": "s", "name": "n", "input": input});
+        blocks.insert(0, block);
+    }
+    if let Some(Value::Array(items)) = document.get_mut("output") {
+        let item = json!({"type": "web_search_call", "action": {"id": "@LONG"}});
+        items.insert(0, item);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_numbers_beside_calls_in_text_keep_their_digits() {
+    let numbers = [
+        ("\"@LONG\"", "12345678901234567890123"),
+        ("\"@DECIMAL\"", "0.12345678901234567890123"),
+    ];
+    for (api, provider) in APIS {
+        for is_stream in [false, true] {
+            let mut written = match is_stream {
+                true => {
+                    let stream = streamed(api, CALL);
+                    let events = stream.split_terminator("\n\n").map(|event| {
+                        let data = event.trim_start_matches("data: ");
+                        let Ok(mut data) = serde_json::from_str::<Value>(data) else {
+                            return format!("{event}\n\n");
+                        };
+                        add_long_numbers(&mut data);
+                        format!("data: {data}\n\n")
+                    });
+                    events.collect()
+                }
+                false => {
+                    let mut body = complete(api, CALL);
+                    add_long_numbers(&mut body);
+                    body.to_string()
+                }
+            };
+            for (mark, number) in numbers {
+                written = written.replace(mark, number);
+            }
+            let client = ProxyClient::reading_text(&written);
+            let body = asked(api, &json!({"stream": is_stream}));
+            let exchange = client.send(api, &body).await;
+            let answer = String::from_utf8_lossy(&exchange.answer);
+            assert!(!answer.contains("<tool_call>"), "{provider}: {answer}");
+            assert!(answer.contains("Oslo"), "{provider}: {answer}");
+            for (_, number) in numbers {
+                let count = |text: &str| text.matches(number).count();
+                assert!(count(&answer) >= count(&written), "{provider}: {answer}");
+            }
+            for rounded in ["1.2345678901234568e", "0.12345678901234568", "@"] {
+                assert!(!answer.contains(rounded), "{provider}: {answer}");
+            }
+        }
+    }
+}
