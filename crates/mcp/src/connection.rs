@@ -567,6 +567,6 @@ fn http(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(header_map);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
-    let client = HttpClient::new(tokens, last_failure.clone())?;
+    let client = HttpClient::new(url, tokens, last_failure.clone())?;
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }

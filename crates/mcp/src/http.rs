@@ -40,6 +40,8 @@ const STATUS: &str = "picktools/http-status";
 const RETRY_SECONDS: &str = "picktools/retry-after";
 /// The most redirects of a request.
 const MAX_REDIRECTS: usize = 3;
+/// The content types of answers that a request accepts.
+const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 /// The longest shown text of a server, in characters.
 const MAX_SHOWN_CHARS: usize = 200;
 /// The longest time that a server may ask clients to wait.
@@ -94,6 +96,7 @@ impl LastFailure {
 #[derive(Clone)]
 pub(super) struct HttpClient {
     http: reqwest::Client,
+    url: Url,
     tokens: Option<Arc<ServerTokens>>,
     last_failure: LastFailure,
     reconnections: Reconnections,
@@ -101,7 +104,6 @@ pub(super) struct HttpClient {
 
 /// A message to a server.
 struct Post {
-    url: Arc<str>,
     message: ClientJsonRpcMessage,
     session: Option<Arc<str>>,
     headers: HashMap<HeaderName, HeaderValue>,
@@ -130,6 +132,7 @@ impl Post {
 
 impl HttpClient {
     pub(super) fn new(
+        url: &str,
         tokens: Option<Arc<ServerTokens>>,
         last_failure: LastFailure,
     ) -> Result<Self, String> {
@@ -139,6 +142,7 @@ impl HttpClient {
             .map_err(|error| error.to_string())?;
         Ok(Self {
             http,
+            url: Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?,
             tokens,
             last_failure,
             reconnections: Reconnections::default(),
@@ -178,8 +182,8 @@ impl HttpClient {
         let body = serde_json::to_vec(&post.message)?;
         let mut request = self
             .http
-            .post(post.url.as_ref())
-            .header(ACCEPT, [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", "))
+            .post(self.url.clone())
+            .header(ACCEPT, ACCEPTED)
             .header(CONTENT_TYPE, JSON_MIME_TYPE);
         if let Some(token) = token {
             request = request.bearer_auth(token);
@@ -488,7 +492,7 @@ impl StreamableHttpClient for HttpClient {
 
     async fn post_message_with_response_limits(
         &self,
-        uri: Arc<str>,
+        _uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         token: Option<String>,
@@ -496,7 +500,6 @@ impl StreamableHttpClient for HttpClient {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let post = Post {
-            url: uri,
             message,
             session,
             headers,
