@@ -6,8 +6,9 @@
 //! catalog does.
 
 pub use crate::index::{
-    DamagedRow, ExampleIndex, ExampleTotals, Index, IndexError, KnownExamples, NumberedModel,
+    ExampleIndex, ExampleTotals, GlobalStats, Index, IndexError, KnownExamples, NumberedModel,
     RequestTerms, Row, RowKey, SnapshotContext, SnapshotCounts, SourceKey, SourceRow, TermCounts,
     ToolRelations,
 };
 pub use crate::retrieve::query_terms;
+pub use crate::saved::DamagedBytes;

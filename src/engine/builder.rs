@@ -238,7 +238,6 @@ impl EngineBuilder {
             optional,
             cache_dir: self.cache_dir,
             progress: self.progress,
-            previous: None,
         };
         let mut index = Index::build(self.catalog, config)?;
         let mut skill_index = None;

@@ -1,4 +1,4 @@
-//! Tests that picks are identical, bit by bit, for any number of index segments.
+//! Tests that picks are identical, bit by bit, however the tools are divided into runs.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
     #[test]
-    fn scores_and_picks_do_not_depend_on_segments(
+    fn scores_and_picks_do_not_depend_on_runs(
         catalog in catalogs(),
         queries in prop::collection::vec(queries(), 1..4),
         cuts in prop::collection::vec(0..10_usize, 1..4),

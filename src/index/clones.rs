@@ -6,10 +6,12 @@
 //! short description may match by chance. It counts only if the names are equal as well.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use rayon::prelude::*;
 
+use super::row::{Row, RowKey};
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, Tool};
 use crate::ranking::ToolId;
@@ -74,8 +76,23 @@ impl UntrustedClones {
         Self(clones.collect::<Vec<_>>().into_iter().collect())
     }
 
-    /// Takes the clones that are known from the rows of a shard.
-    pub(super) fn from_known(clones: BTreeMap<ToolId, Vec<ToolId>>) -> Self {
+    /// Takes the clones that are known from the rows of a store.
+    pub(super) fn from_rows(rows: &[(RowKey, Arc<Row>)]) -> Self {
+        let mut ids: HashMap<RowKey, ToolId> = HashMap::with_capacity(rows.len());
+        for (position, (key, _)) in (0..).zip(rows) {
+            ids.insert(*key, ToolId(position));
+        }
+        let mut clones = BTreeMap::new();
+        for (key, row) in rows {
+            if row.originals.is_empty() {
+                continue;
+            }
+            let mut originals = Vec::new();
+            for original in &row.originals {
+                originals.extend(ids.get(original));
+            }
+            clones.insert(ids[key], originals);
+        }
         Self(clones)
     }
 

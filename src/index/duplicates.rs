@@ -12,16 +12,11 @@
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use sha2::{Digest, Sha256};
 
-use super::segment::Segments;
-use crate::catalog::spelling::normalise;
-use crate::catalog::{Catalog, Effects, Tool};
+use super::record::DefinitionFingerprint;
+use crate::catalog::{Catalog, Effects};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, Writer};
-
-/// The fewest words with which a description identifies a tool, whatever its source.
-const MIN_IDENTIFYING_WORDS: usize = 5;
 
 /// The section of a saved index that holds pairs of a tool and the first tool that equals it.
 const SECTION: &str = "twins";
@@ -40,10 +35,10 @@ impl DuplicateGroups {
     /// tools.
     pub(super) fn load_or_build(
         catalog: &Catalog,
-        segments: &Segments,
+        fingerprints: &[Option<DefinitionFingerprint>],
     ) -> Result<Self, SavedError> {
         let Some(file) = catalog.saved() else {
-            return Ok(Self::new(catalog, segments));
+            return Ok(Self::new(catalog, fingerprints));
         };
         let numbers: Vec<u32> = file.numbers(SECTION)?;
         let (pairs, rest) = numbers.as_chunks::<2>();
@@ -67,15 +62,11 @@ impl DuplicateGroups {
     }
 
     /// Compares every tool with every other, in linear time.
-    pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Self {
+    pub(super) fn new(catalog: &Catalog, fingerprints: &[Option<DefinitionFingerprint>]) -> Self {
         let mut firsts: HashMap<DefinitionFingerprint, ToolId> = HashMap::new();
         let mut equals = BTreeMap::new();
-        for (index, fingerprint) in segments
-            .iter()
-            .flat_map(|(_, segment)| &segment.fingerprints)
-            .enumerate()
-        {
-            let (Some(fingerprint), id) = (*fingerprint, ToolId::from_index(index)) else {
+        for (id, fingerprint) in catalog.ids().zip(fingerprints) {
+            let Some(fingerprint) = *fingerprint else {
                 continue;
             };
             let first = *firsts.entry(fingerprint).or_insert(id);
@@ -126,40 +117,13 @@ impl DuplicateGroups {
     }
 }
 
-/// A digest of the parts of a definition that a model sees.
-pub(super) type DefinitionFingerprint = [u8; 32];
-
-/// Returns the definition fingerprint of a tool; `None` if the description is too short.
-pub(super) fn definition_fingerprint(tool: &Tool) -> Option<DefinitionFingerprint> {
-    let words = tool.description.split_whitespace();
-    if words.clone().take(MIN_IDENTIFYING_WORDS).count() < MIN_IDENTIFYING_WORDS {
-        return None;
-    }
-    let name = normalise(&tool.name);
-    let source = tool.source.as_deref().map(normalise).unwrap_or_default();
-    let name = name
-        .strip_prefix(source.as_str())
-        .filter(|rest| !rest.is_empty())
-        .unwrap_or(&name);
-    let mut digest = Sha256::new();
-    digest.update(name);
-    for word in words {
-        digest.update(" ");
-        digest.update(word.to_lowercase());
-    }
-    digest.update("\n");
-    if let Some(parameters) = &tool.parameters {
-        digest.update(parameters.to_string());
-    }
-    Some(digest.finalize().into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    use crate::index::IndexConfig;
+    use crate::catalog::Tool;
+    use crate::index::columns::Columns;
 
     const TEXT: &str = "Lists the issues of a repository";
 
@@ -179,9 +143,8 @@ mod tests {
 
     fn find_duplicates(tools: impl IntoIterator<Item = Tool>) -> Vec<Option<usize>> {
         let catalog = Catalog::from_tools(tools).expect("valid");
-        let segments =
-            Segments::cut(catalog.tools(), &[2], &IndexConfig::default()).expect("indexed");
-        let groups = DuplicateGroups::new(&catalog, &segments);
+        let columns = Columns::analyze_cut(catalog.tools(), &[2]);
+        let groups = DuplicateGroups::new(&catalog, &columns.fingerprints);
         catalog
             .ids()
             .map(|tool| groups.group(tool).map(ToolId::index))

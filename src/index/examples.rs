@@ -12,12 +12,15 @@ use foldhash::{HashMap, HashMapExt};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
+use super::dot::dot;
+use super::embedding::{EmbeddingBatch, EmbeddingOptions, Progress, embed_texts};
+use super::error::IndexError;
 use super::row::{Row, RowKey};
 use super::rows::Rows;
-use super::sources::DocumentFrequencies;
+use super::snapshot::Index;
+use super::stats::ExampleTotals;
 use super::terms::{TermKey, number};
-use super::vectors::{EmbeddingBatch, dot, embed_texts};
-use super::{Index, IndexError, Progress, Vectors};
+use super::vectors::Vectors;
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, DeadlineError};
 use crate::embed::{ModelKind, TextRole};
@@ -58,17 +61,6 @@ pub struct KnownExamples<'k> {
     vectors: HashMap<Cow<'k, str>, (&'k [Rows], usize)>,
     /// The totals over all tools; `None` if these are all tools.
     totals: Option<ExampleTotals>,
-}
-
-/// Totals over the examples in the definitions of all tools of a snapshot.
-#[derive(Debug, Clone, Default)]
-pub struct ExampleTotals {
-    /// The number of examples.
-    pub(super) number: usize,
-    /// The total number of their words.
-    pub(super) words: u64,
-    /// The number of examples that contain each term of a request.
-    pub(super) document_frequencies: DocumentFrequencies,
 }
 
 impl<'k> KnownExamples<'k> {
@@ -263,13 +255,12 @@ impl ExampleIndex {
                 texts: &texts,
                 what: "examples",
             };
-            embed_texts(
-                texts,
-                model.as_ref(),
-                cache_dir.as_deref(),
-                &progress,
+            let options = EmbeddingOptions {
+                cache_dir: cache_dir.as_deref(),
+                progress: &progress,
                 deadline,
-            )
+            };
+            embed_texts(texts, model.as_ref(), options)
         };
         let embedding = match optional_deadline.and_then(Deadline::instant) {
             None => embed(),
@@ -309,8 +300,7 @@ impl ExampleIndex {
             for value in &mut centroid {
                 *value *= weight;
             }
-            let (tool_rows, row) = vectors.locate(tool);
-            tool_rows.add_to(row, &mut centroid);
+            vectors.rows().add_to(tool.index(), &mut centroid);
             lengths.push(dot(&centroid, &centroid).sqrt());
         }
         lengths

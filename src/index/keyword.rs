@@ -1,9 +1,8 @@
-//! The keyword index of a snapshot: exhaustive BM25 over the postings of its segments.
+//! The keyword index: exhaustive BM25 over the postings of all tools.
 //!
-//! BM25 needs the average length of tools and the document frequency of each term. Both are counted
-//! over all segments, so a score does not depend on the division into segments. The normalisation
-//! of each tool follows from its own length and the average. It is computed once per snapshot and
-//! read in the loop over postings.
+//! BM25 needs the average length of tools and the document frequency of each term. The
+//! normalisation of each tool follows from its own length and the average. It is computed once per
+//! snapshot and read in the loop over postings.
 //!
 //! Explanations look a tool up among the postings of each term of the request. Postings also record
 //! the fields that contain the term.
@@ -14,13 +13,10 @@
 
 use std::ops::Range;
 
-use tinyvec::TinyVec;
-
 use super::occurrences::WEIGHT_UNIT;
 use super::postings::Postings;
-use super::segment::{Segment, Segments};
-use super::sources::DocumentFrequencies;
-use super::terms::{TermKey, Terms, each_term};
+use super::stats::DocumentFrequencies;
+use super::terms::TermKey;
 use crate::ranking::ToolId;
 use crate::text::{Field, TermKind};
 
@@ -31,63 +27,40 @@ const B: f32 = 0.6;
 /// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
-/// The postings of every tool of a snapshot, with statistics over all tools.
+/// The postings of all tools, with statistics over them.
 pub(crate) struct KeywordIndex {
-    segments: Segments,
+    postings: Postings,
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
-    distinct_terms: usize,
-    /// The number of tools and the document frequencies of a request's terms in the complete
-    /// snapshot; `None` if the segments are complete.
-    snapshot_totals: Option<(usize, DocumentFrequencies)>,
+    /// The statistics of the complete snapshot; `None` if the postings are complete.
+    given: Option<KeywordTotals>,
+}
+
+/// The statistics of a complete snapshot for the keyword index of a part of it.
+pub(super) struct KeywordTotals {
+    pub(super) tools: usize,
+    /// The total length of all tools, in units of the field weights.
+    pub(super) length: u64,
+    /// The document frequencies of a request's terms.
+    pub(super) frequencies: DocumentFrequencies,
 }
 
 impl KeywordIndex {
-    /// Takes the segments of a shard, for requests whose terms are in `document_frequencies`.
-    pub(super) fn from_shard(
-        segments: Segments,
-        tools: usize,
-        length: u64,
-        document_frequencies: DocumentFrequencies,
-    ) -> Self {
-        let average_length = average_length(length, tools);
-        let norms = segments
-            .iter()
-            .flat_map(|(_, segment)| segment.postings.lengths());
-        let norms = norms.map(|&length| norm(length, average_length)).collect();
-        Self {
-            norms,
-            distinct_terms: 0,
-            snapshot_totals: Some((tools, document_frequencies)),
-            segments,
-        }
-    }
-
-    /// Computes the statistics over all segments.
-    pub(super) fn new(segments: Segments) -> Self {
-        let postings: Vec<&Postings> = segments
-            .iter()
-            .map(|(_, segment)| &segment.postings)
-            .collect();
-        let lengths = || postings.iter().flat_map(|postings| postings.lengths());
-        let average_length = average_length(segments.length(), segments.tools());
-        let norms = lengths()
-            .map(|&length| norm(length, average_length))
-            .collect();
-        let distinct_terms = match postings[..] {
-            [postings] => postings.terms().len(),
-            _ => {
-                let terms: Vec<&Terms> = postings.iter().map(|postings| postings.terms()).collect();
-                let mut distinct = 0;
-                each_term(&terms, |_, _| distinct += 1);
-                distinct
-            }
+    /// Indexes postings. Statistics are counted over them, unless they are `given`.
+    pub(super) fn new(postings: Postings, given: Option<KeywordTotals>) -> Self {
+        let (tools, length) = match &given {
+            Some(totals) => (totals.tools, totals.length),
+            None => (postings.lengths().len(), postings.total_length()),
         };
+        let average_length = average_length(length, tools);
+        let mut norms = Vec::with_capacity(postings.lengths().len());
+        for &length in postings.lengths() {
+            norms.push(norm(length, average_length));
+        }
         Self {
+            postings,
             norms,
-            distinct_terms,
-            snapshot_totals: None,
-            segments,
+            given,
         }
     }
 
@@ -95,9 +68,8 @@ impl KeywordIndex {
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: TermKey, kind: TermKind) -> Option<IndexedTerm> {
-        let postings: TinyVec<[Range<usize>; 1]> = self.postings(term).collect();
-        let local = postings.iter().map(Range::len).sum();
-        let (tools_with_term, tools) = self.snapshot_frequency(term, local);
+        let postings = self.postings.terms().look_up(term);
+        let (tools_with_term, tools) = self.snapshot_frequency(term, postings.len());
         if tools_with_term == 0 {
             return None;
         }
@@ -115,74 +87,55 @@ impl KeywordIndex {
 
     /// Returns the number of tools that contain a term, and the number of all tools.
     pub(crate) fn document_frequency(&self, term: TermKey) -> (usize, usize) {
-        let local = self.postings(term).map(|postings| postings.len()).sum();
-        self.snapshot_frequency(term, local)
+        let local = self.postings.terms().look_up(term);
+        self.snapshot_frequency(term, local.len())
     }
 
     /// Returns the number of tools that contain a term, and the number of all tools. `local` is the
     /// number of local tools that contain it.
     fn snapshot_frequency(&self, term: TermKey, local: usize) -> (usize, usize) {
-        match &self.snapshot_totals {
-            Some((tools, document_frequencies)) => {
-                let count = document_frequencies.get(&term);
+        match &self.given {
+            Some(totals) => {
+                let count = totals.frequencies.get(&term);
                 let count = count.map_or(local, |&count| local.max(count as usize));
-                (count, *tools)
+                (count, totals.tools)
             }
             None => (local, self.norms.len()),
         }
     }
 
-    /// Returns the range of a term's postings in each segment.
-    fn postings(&self, term: TermKey) -> impl Iterator<Item = Range<usize>> {
-        self.segments
-            .iter()
-            .map(move |(_, segment)| segment.postings.terms().look_up(term))
-    }
-
     /// Returns the index of every tool that contains the term, ascending, with the term's BM25
     /// contribution to its score.
     pub(crate) fn contributions(&self, term: &IndexedTerm) -> impl Iterator<Item = (usize, f32)> {
-        self.segments.iter().zip(&term.postings).flat_map(
-            move |((first, Segment { postings, .. }), range)| {
-                let norms = &self.norms[first..];
-                let (tools, frequencies) = (
-                    postings.tools(range.clone()),
-                    postings.frequencies(range.clone()),
-                );
-                tools
-                    .iter()
-                    .zip(frequencies)
-                    .map(move |(&tool, &frequency)| {
-                        let tool = tool as usize;
-                        (
-                            first + tool,
-                            contribution(term.weight, frequency, norms[tool]),
-                        )
-                    })
-            },
-        )
+        let weight = term.weight;
+        let tools = self.postings.tools(term.postings.clone());
+        let frequencies = self.postings.frequencies(term.postings.clone());
+        tools
+            .iter()
+            .zip(frequencies)
+            .map(move |(&tool, &frequency)| {
+                let tool = tool as usize;
+                (tool, contribution(weight, frequency, self.norms[tool]))
+            })
     }
 
     /// Returns the contribution of a term to the score of one tool and the fields that contain it;
     /// `None` if the tool does not contain the term.
     pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
-        let (number, segment, position) = self.segments.locate(tool);
-        let (frequency, fields) = segment
-            .postings
-            .find(term.postings[number].clone(), position)?;
+        let (frequency, fields) = self.postings.find(term.postings.clone(), tool.index())?;
         Some((
             contribution(term.weight, frequency, self.norms[tool.index()]),
             fields.iter().collect(),
         ))
     }
 
-    pub(super) fn segments(&self) -> &Segments {
-        &self.segments
+    pub(super) fn postings(&self) -> &Postings {
+        &self.postings
     }
 
     /// Returns the number of distinct terms.
     pub(crate) fn distinct_terms(&self) -> usize {
-        self.distinct_terms
+        self.postings.terms().len()
     }
 }
 
@@ -191,8 +144,8 @@ impl KeywordIndex {
 pub(crate) struct IndexedTerm {
     /// The upper bound of the term's contribution to a score.
     pub(crate) weight: f32,
-    /// The range of the term's postings in each segment; most indexes have one segment.
-    postings: TinyVec<[Range<usize>; 1]>,
+    /// The range of the term's postings.
+    postings: Range<usize>,
 }
 
 impl IndexedTerm {
@@ -228,15 +181,14 @@ mod tests {
 
     use super::*;
     use crate::catalog::{Catalog, Tool};
-    use crate::index::IndexConfig;
+    use crate::index::columns::Columns;
     use crate::index::occurrences::repeats;
     use crate::text::{AnalyzedTerm, Analyzer, texts};
 
-    /// Indexes `catalog` in segments that end at `cuts`.
+    /// Indexes `catalog` in runs that end at `cuts`.
     fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
-        let segments =
-            Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
-        KeywordIndex::new(segments)
+        let columns = Columns::analyze_cut(catalog.tools(), cuts);
+        KeywordIndex::new(columns.postings, None)
     }
 
     /// Computes BM25 over field-weighted counts directly from its definition.

@@ -60,17 +60,6 @@ fn term_length(repeats: u8, kind: TermKind) -> u32 {
     }
 }
 
-/// A term of a tool in one field, or the total of several occurrences.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Occurrence {
-    pub(super) term: TermKey,
-    /// The position of the tool in its run.
-    pub(super) tool: u32,
-    /// The count of the term, in units of [`WEIGHT_UNIT`].
-    pub(super) frequency: u16,
-    pub(super) fields: FieldSet,
-}
-
 /// Calls `each` with every term of a tool; terms may repeat. Returns the tool's length in units of
 /// [`WEIGHT_UNIT`].
 pub(super) fn occurrences(
@@ -93,37 +82,4 @@ pub(super) fn occurrences(
         each(TermKey::new(kind.term()), VALUE_REPEATS, field);
     }
     length
-}
-
-/// A set of fields, one bit per field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub(super) struct FieldSet(u8);
-
-const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
-
-impl FieldSet {
-    pub(super) fn one(field: Field) -> Self {
-        Self(1 << field as u8)
-    }
-
-    pub(super) fn add(&mut self, others: Self) {
-        self.0 |= others.0;
-    }
-
-    /// Returns the set as it is stored in files.
-    pub(super) fn bits(self) -> u8 {
-        self.0
-    }
-
-    pub(super) fn from_bits(bits: u8) -> Self {
-        Self(bits)
-    }
-
-    /// Returns the fields in their report order.
-    pub(super) fn iter(self) -> impl Iterator<Item = Field> {
-        Field::ALL
-            .into_iter()
-            .filter(move |&field| self.0 & (1 << field as u8) != 0)
-    }
 }

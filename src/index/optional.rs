@@ -3,11 +3,13 @@
 //! Another thread opens the model and embeds the tools until the deadline. Meanwhile everything
 //! else is indexed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::vectors::{Embedding, catalog_vectors};
-use super::{IndexConfig, IndexError, Progress};
+use super::columns::catalog_vectors;
+use super::embedding::{Embedding, EmbeddingOptions, Progress};
+use super::error::IndexError;
 use crate::catalog::Catalog;
 use crate::deadline::{Deadline, DeadlineError, PendingJob};
 use crate::embed::{EmbedError, Embedder};
@@ -46,7 +48,8 @@ impl OptionalModel {
     pub(super) fn start(
         self,
         catalog: &Catalog,
-        config: &IndexConfig,
+        cache_dir: Option<PathBuf>,
+        progress: Progress,
     ) -> Result<PendingModel, String> {
         let Self { model, deadline } = self;
         let open: OpenModel = match model {
@@ -55,22 +58,20 @@ impl OptionalModel {
             OptionalModelState::LeftOut(reason) => return Err(reason),
         };
         let (done, tools) = (Arc::new(AtomicUsize::new(0)), catalog.len());
-        let (reported, progress) = (Arc::clone(&done), config.progress.clone());
+        let reported = Arc::clone(&done);
         let progress = Progress(Some(Arc::new(move |done, total| {
             reported.fetch_max(done, Ordering::Relaxed);
             progress.report(done, total);
         })));
-        let (catalog, cache_dir) = (catalog.clone(), config.cache_dir.clone());
+        let catalog = catalog.clone();
         let work = deadline.start(move || {
             let embedder = open().map_err(IndexError::Model)?;
-            let embedding = catalog_vectors(
-                &catalog,
-                None,
-                embedder.as_ref(),
-                cache_dir.as_deref(),
-                &progress,
+            let options = EmbeddingOptions {
+                cache_dir: cache_dir.as_deref(),
+                progress: &progress,
                 deadline,
-            )?;
+            };
+            let embedding = catalog_vectors(&catalog, None, embedder.as_ref(), options)?;
             Ok((embedder, embedding))
         });
         Ok(PendingModel { work, done, tools })

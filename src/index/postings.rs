@@ -1,5 +1,5 @@
-//! The postings of a segment: the tools that contain a term, with frequency and fields, and the
-//! length of each tool.
+//! The postings of tools: which tools contain a term, with frequency and fields, and the length of
+//! each tool.
 //!
 //! All of it is flat arrays of numbers, which work equally well in a file and in memory. A term is
 //! identified by its [key](super::terms::TermKey). A posting records that a tool contains a term.
@@ -7,24 +7,17 @@
 //! posting holds both the score data and the explanation data of a match. No second index from
 //! tools to terms is needed.
 //!
-//! Tools are analysed in runs, in parallel. The occurrences of terms in a run are sorted, and the
-//! sorted runs are merged.
+//! Postings are made of runs of tools, in parallel: the terms of a run are sorted, and the sorted
+//! runs are merged.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use rayon::prelude::*;
-
-use super::occurrences::{FieldSet, Occurrence, occurrences};
-use super::previous::ABSENT;
 use super::terms::{TermKey, Terms, each_term, number};
-use crate::catalog::Tool;
 use crate::saved::{SavedError, SavedFile, Writer};
-use crate::text::Analyzer;
+use crate::text::Field;
 
-/// The number of tools per run: small enough to occupy all cores, large enough to keep the number
-/// of runs low. The occurrences of a run take a few megabytes.
-const TOOLS_PER_RUN: usize = 1024;
+/// The position that marks a tool as missing from the merged postings.
+pub(super) const ABSENT: u32 = u32::MAX;
 
 /// The sections of a saved index that hold postings.
 const NAME: &str = "words";
@@ -48,107 +41,105 @@ pub(super) struct Postings {
     lengths: Vec<u32>,
 }
 
+/// The terms of one tool.
+#[derive(Clone, Copy)]
+pub(super) struct ToolTerms<'t> {
+    /// The distinct terms, ascending.
+    pub(super) terms: &'t [ToolTerm],
+    /// The length of the tool, in units of the field weights.
+    pub(super) length: u32,
+}
+
+/// A term of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ToolTerm {
+    pub(super) key: TermKey,
+    /// The frequency, in units of the field weights.
+    pub(super) frequency: u16,
+    /// The fields that contain the term.
+    pub(super) fields: FieldSet,
+}
+
+/// Adds up the occurrences of each term, which are in any order.
+pub(super) fn sum_up(occurrences: &mut Vec<ToolTerm>) {
+    occurrences.sort_unstable_by_key(|occurrence| occurrence.key);
+    occurrences.dedup_by(|later, first| {
+        let is_same = later.key == first.key;
+        if is_same {
+            first.frequency = first.frequency.saturating_add(later.frequency);
+            first.fields.add(later.fields);
+        }
+        is_same
+    });
+}
+
+/// A set of fields, one bit per field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct FieldSet(u8);
+
+const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
+
+impl FieldSet {
+    pub(super) fn one(field: Field) -> Self {
+        Self(1 << field as u8)
+    }
+
+    pub(super) fn add(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// Returns the set as it is stored.
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the fields in their report order.
+    pub(super) fn iter(self) -> impl Iterator<Item = Field> {
+        Field::ALL
+            .into_iter()
+            .filter(move |&field| self.0 & (1 << field as u8) != 0)
+    }
+}
+
 impl Postings {
-    /// Indexes `tools`.
-    pub(super) fn build(tools: &[Arc<Tool>]) -> Self {
-        if tools.len() <= TOOLS_PER_RUN {
-            return Self::run(tools);
+    /// Makes the postings of one run of tools.
+    pub(super) fn from_tools<'t>(tools: impl Iterator<Item = ToolTerms<'t>> + Clone) -> Self {
+        /// A term of a tool, in 16 bytes.
+        struct Posting {
+            key: TermKey,
+            tool: u32,
+            frequency: u16,
+            fields: FieldSet,
         }
-        let runs: Vec<Self> = tools.par_chunks(TOOLS_PER_RUN).map(Self::run).collect();
-        Self::concatenate(&runs.iter().collect::<Vec<_>>())
-    }
-
-    /// Takes the data of one tool: distinct terms in ascending order, each with frequency and
-    /// fields.
-    pub(super) fn from_one_tool(
-        terms: Vec<TermKey>,
-        frequencies: Vec<u16>,
-        fields: Vec<FieldSet>,
-        length: u32,
-    ) -> Self {
-        let (tools, terms) = (vec![0; terms.len()], Terms::from_single_postings(terms));
-        Self {
-            terms,
-            tools,
-            frequencies,
-            fields,
-            lengths: vec![length],
-        }
-    }
-
-    /// Returns each term of the only tool, with frequency and fields.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (TermKey, u16, FieldSet)> {
-        let details = self.frequencies.iter().zip(&self.fields);
-        self.terms
-            .keys()
-            .iter()
-            .zip(details)
-            .map(|(&term, (&frequency, &fields))| (term, frequency, fields))
-    }
-
-    /// Indexes one run of tools.
-    fn run(tools: &[Arc<Tool>]) -> Self {
-        let (mut run_occurrences, mut lengths) = (Vec::new(), Vec::with_capacity(tools.len()));
-        let mut analyzer = Analyzer::new();
-        for (position, tool) in (0..).zip(tools) {
-            let length = occurrences(tool, &mut analyzer, |term, repeats, field| {
-                let (frequency, fields) = (u16::from(repeats), FieldSet::one(field));
-                run_occurrences.push(Occurrence {
-                    term,
-                    tool: position,
-                    frequency,
-                    fields,
-                });
-            });
+        let count = tools.clone().map(|tool| tool.terms.len()).sum();
+        let mut postings: Vec<Posting> = Vec::with_capacity(count);
+        let mut lengths = Vec::with_capacity(tools.size_hint().0);
+        for (position, ToolTerms { terms, length }) in (0..).zip(tools) {
+            postings.extend(terms.iter().map(|term| Posting {
+                key: term.key,
+                tool: position,
+                frequency: term.frequency,
+                fields: term.fields,
+            }));
             lengths.push(length);
         }
+        postings.sort_unstable_by_key(|posting| (posting.key, posting.tool));
         Self {
+            terms: Terms::from_sorted(postings.iter().map(|posting| posting.key)),
+            tools: postings.iter().map(|posting| posting.tool).collect(),
+            frequencies: postings.iter().map(|posting| posting.frequency).collect(),
+            fields: postings.iter().map(|posting| posting.fields).collect(),
             lengths,
-            ..Self::from_occurrences(run_occurrences)
         }
-    }
-
-    /// Makes postings of occurrences in any order.
-    fn from_occurrences(mut occurrences: Vec<Occurrence>) -> Self {
-        occurrences.sort_unstable_by_key(|occurrence| (occurrence.term, occurrence.tool));
-        // Occurrences in one tool are added up.
-        occurrences.dedup_by(|later, first| {
-            let same = (later.term, later.tool) == (first.term, first.tool);
-            if same {
-                first.frequency = first.frequency.saturating_add(later.frequency);
-                first.fields.add(later.fields);
-            }
-            same
-        });
-        Self {
-            terms: Terms::from_sorted(occurrences.iter().map(|occurrence| occurrence.term)),
-            tools: occurrences
-                .iter()
-                .map(|occurrence| occurrence.tool)
-                .collect(),
-            frequencies: occurrences
-                .iter()
-                .map(|occurrence| occurrence.frequency)
-                .collect(),
-            fields: occurrences
-                .iter()
-                .map(|occurrence| occurrence.fields)
-                .collect(),
-            lengths: Vec::new(),
-        }
-    }
-
-    /// Concatenates runs of one or more tools.
-    pub(super) fn gather(runs: &[&Self]) -> Self {
-        let merged_runs: Vec<Self> = runs
-            .par_chunks(TOOLS_PER_RUN)
-            .map(Self::concatenate)
-            .collect();
-        Self::concatenate(&merged_runs.iter().collect::<Vec<_>>())
     }
 
     /// Concatenates the tools of several runs.
-    fn concatenate(runs: &[&Self]) -> Self {
+    pub(super) fn concatenate(runs: &[&Self]) -> Self {
         let mut tools = 0;
         let mut positions: Vec<Vec<u32>> = Vec::with_capacity(runs.len());
         for run in runs {
@@ -310,6 +301,11 @@ impl Postings {
         &self.lengths
     }
 
+    /// Returns the total length of all tools. Integer sums do not depend on the order of addition.
+    pub(super) fn total_length(&self) -> u64 {
+        self.lengths.iter().map(|&length| u64::from(length)).sum()
+    }
+
     /// Returns the terms with the ranges of their postings.
     pub(super) fn terms(&self) -> &Terms {
         &self.terms
@@ -343,7 +339,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text::Field;
 
     /// The content of a run by its definition: frequency and fields by term and tool.
     type Naive = BTreeMap<(TermKey, u32), (u16, Vec<Field>)>;
@@ -365,20 +360,25 @@ mod tests {
     }
 
     fn postings(occurrences: &[(TermKey, u32, u16, Field)], tools: Range<u32>) -> Postings {
-        let in_run = occurrences
-            .iter()
-            .filter(|(_, tool, ..)| tools.contains(tool));
-        let occurrence =
-            |&(term, tool, frequency, field): &(TermKey, u32, u16, Field)| Occurrence {
-                term,
-                tool: tool - tools.start,
-                frequency,
-                fields: FieldSet::one(field),
-            };
-        Postings {
-            lengths: tools.clone().collect(),
-            ..Postings::from_occurrences(in_run.map(occurrence).collect())
-        }
+        let terms: Vec<Vec<ToolTerm>> = tools
+            .clone()
+            .map(|tool| {
+                let in_tool = occurrences.iter().filter(|(_, other, ..)| *other == tool);
+                let occurrence = |&(key, _, frequency, field): &(TermKey, u32, u16, Field)| {
+                    let fields = FieldSet::one(field);
+                    ToolTerm {
+                        key,
+                        frequency,
+                        fields,
+                    }
+                };
+                let mut terms = in_tool.map(occurrence).collect();
+                sum_up(&mut terms);
+                terms
+            })
+            .collect();
+        let terms = terms.iter().zip(tools);
+        Postings::from_tools(terms.map(|(terms, length)| ToolTerms { terms, length }))
     }
 
     fn occurrences() -> impl Strategy<Value = Vec<(TermKey, u32, u16, Field)>> {
@@ -465,7 +465,7 @@ mod tests {
             cuts.sort_unstable();
             let runs: Vec<Postings> =
                 cuts.windows(2).map(|cut| postings(&occurrences, cut[0]..cut[1])).collect();
-            let merged = Postings::gather(&runs.iter().collect::<Vec<_>>());
+            let merged = Postings::concatenate(&runs.iter().collect::<Vec<_>>());
             prop_assert_eq!(merged.lengths(), (0..TOOLS).collect::<Vec<_>>());
             let mut actual = Naive::new();
             let mut last = None;

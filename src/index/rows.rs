@@ -15,7 +15,9 @@ use ndarray::{Array1, ArrayView1, ArrayView2};
 use pulp::{Arch, NullaryFnOnce};
 
 use self::kernel::dot_products;
-use crate::saved::{SavedError, SavedFile, Writer};
+use crate::saved::{
+    ByteReader, DamagedBytes, SavedError, SavedFile, Writer, put_length, put_numbers,
+};
 
 /// The most dimensions of a vector for which a sum of products fits into 32 bits.
 pub(super) const MAX_DIMENSIONS: usize = 65_536;
@@ -84,31 +86,45 @@ impl Rows {
         file: &SavedFile,
         dimensions: usize,
     ) -> Result<Self, SavedError> {
-        let (values, scales): (Vec<i8>, Vec<f32>) = (
-            file.numbers(&format!("{name}.values"))?,
-            file.numbers(&format!("{name}.scales"))?,
-        );
+        let values: Vec<i8> = file.numbers(&format!("{name}.values"))?;
+        let scales: Vec<f32> = file.numbers(&format!("{name}.scales"))?;
+        file.ensure(scales.len() == file.header.tools, name)?;
+        Self::validate(dimensions, values, scales).ok_or_else(|| file.invalid(name))
+    }
+
+    /// Appends the number of rows, the step sizes and the values.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_length(out, self.len());
+        put_numbers(out, &self.scales);
+        put_numbers(out, &self.values);
+    }
+
+    /// Reads what [`encode`](Self::encode) writes.
+    pub(super) fn decode(
+        reader: &mut ByteReader<'_>,
+        dimensions: usize,
+    ) -> Result<Self, DamagedBytes> {
+        let count = reader.length(size_of::<f32>())?;
+        let scales = reader.numbers(count)?;
+        let length = count.checked_mul(dimensions);
+        let length = length.ok_or_else(|| DamagedBytes::new("too many dimensions"))?;
+        let values = reader.numbers(length)?;
+        Self::validate(dimensions, values, scales)
+            .ok_or_else(|| DamagedBytes::new("a vector with an invalid scale"))
+    }
+
+    /// Validates quantised values and the step size of each row, which may be damaged.
+    fn validate(dimensions: usize, values: Vec<i8>, scales: Vec<f32>) -> Option<Self> {
         let is_valid = dimensions <= MAX_DIMENSIONS
-            && scales.len() == file.header.tools
             && scales.len().checked_mul(dimensions) == Some(values.len())
             && scales
                 .iter()
                 .all(|scale| scale.is_finite() && *scale >= 0.0);
-        file.ensure(is_valid, name)?;
-        Ok(Self {
+        is_valid.then_some(Self {
             dimensions,
             values,
             scales,
         })
-    }
-
-    /// Takes quantised values and the step size of each row.
-    pub(super) fn from_parts(dimensions: usize, values: Vec<i8>, scales: Vec<f32>) -> Self {
-        Self {
-            dimensions,
-            values,
-            scales,
-        }
     }
 
     /// Returns the quantised values and the step size of each row.
@@ -122,9 +138,10 @@ impl Rows {
     ) -> Option<Self> {
         let (mut all, count): (Option<Self>, _) = (None, rows.len());
         for (from, row) in rows {
-            let all = all.get_or_insert_with(|| {
-                let values = Vec::with_capacity(count * from.dimensions);
-                Self::from_parts(from.dimensions, values, Vec::with_capacity(count))
+            let all = all.get_or_insert_with(|| Self {
+                dimensions: from.dimensions,
+                values: Vec::with_capacity(count * from.dimensions),
+                scales: Vec::with_capacity(count),
             });
             all.values
                 .extend(&from.values[row * from.dimensions..][..from.dimensions]);
@@ -136,6 +153,11 @@ impl Rows {
     /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.values) + size_of_val(&*self.scales)
+    }
+
+    /// Returns the number of dimensions.
+    pub(super) fn dimensions(&self) -> usize {
+        self.dimensions
     }
 
     /// Returns the number of rows.
@@ -177,12 +199,6 @@ impl Rows {
     /// Returns the product of every row with each row of `request`: by request row, then by row.
     pub(crate) fn products(&self, request: &Self) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len()]; request.len()];
-        self.products_into(request, &mut products, 0);
-        products
-    }
-
-    /// Writes the product of every row with each row of `request`, from position `first` on.
-    pub(super) fn products_into(&self, request: &Self, products: &mut [Vec<f32>], first: usize) {
         let dimensions = self.dimensions.max(1);
         let mut sums = [0; BLOCK];
         for (block, (rows, scales)) in self
@@ -192,15 +208,16 @@ impl Rows {
             .enumerate()
         {
             let request = request.values.chunks_exact(dimensions).zip(&request.scales);
-            for ((vector, scale), products) in request.zip(&mut *products) {
+            for ((vector, scale), products) in request.zip(&mut products) {
                 let sums = &mut sums[..scales.len()];
                 dot_products(rows, vector, sums);
-                let products = &mut products[first + block * BLOCK..][..scales.len()];
+                let products = &mut products[block * BLOCK..][..scales.len()];
                 for ((product, &sum), row_scale) in products.iter_mut().zip(&*sums).zip(scales) {
                     *product = sum as f32 * row_scale * scale;
                 }
             }
         }
+        products
     }
 }
 

@@ -41,21 +41,17 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// Makes the sketch of the vectors in several matrices with at most [`MAX_DIMENSIONS`]
-    /// dimensions.
-    pub(super) fn build<'r>(rows: impl Iterator<Item = &'r Rows>, dimensions: usize) -> Self {
+    /// Makes the sketch of vectors with at most [`MAX_DIMENSIONS`] dimensions.
+    pub(super) fn build(rows: &Rows, dimensions: usize) -> Self {
         let pairs = dimensions.div_ceil(SIGNS * GROUPS);
         let mut sketch = Self {
             codes: Vec::new(),
             weights: Vec::new(),
             pairs,
         };
-        for rows in rows {
-            let (values, scales) = rows.parts();
-            values
-                .chunks_exact(dimensions.max(1))
-                .zip(scales)
-                .for_each(|(values, scale)| sketch.push(values, *scale));
+        let (values, scales) = rows.parts();
+        for (values, scale) in values.chunks_exact(dimensions.max(1)).zip(scales) {
+            sketch.push(values, *scale);
         }
         sketch
     }
@@ -308,7 +304,10 @@ mod tests {
             let rows = Rows::from_vectors(matrix.view());
             // Repeats the rows so that they do not fit into one pass.
             let times = 2 * BLOCKS_PER_PASS * BLOCK / matrix.nrows().max(1);
-            let sketch = Sketch::build(std::iter::repeat_n(&rows, times), request.len());
+            let every_row = (0..times).flat_map(|_| (0..matrix.nrows()).map(|row| (&rows, row)));
+            let every_row: Vec<(&Rows, usize)> = every_row.collect();
+            let repeated = Rows::gather(every_row.into_iter()).unwrap_or_default();
+            let sketch = Sketch::build(&repeated, request.len());
             let other = -&request;
             let estimates = sketch.estimates([request.view(), other.view()].into_iter());
             prop_assert_eq!(&estimates[1], &sketch.estimates(std::iter::once(other.view()))[0]);
@@ -353,7 +352,7 @@ mod tests {
     fn sums_of_the_longest_vectors_fit_into_16_bits() {
         let longest = Array2::from_elem((1, MAX_DIMENSIONS), 1.0);
         let rows = Rows::from_vectors(longest.view());
-        let sketch = Sketch::build([&rows].into_iter(), MAX_DIMENSIONS);
+        let sketch = Sketch::build(&rows, MAX_DIMENSIONS);
         let estimate = sketch.estimates(longest.rows().into_iter())[0][0];
         assert!(
             (estimate / MAX_DIMENSIONS as f32 - 1.0).abs() < 1e-3,

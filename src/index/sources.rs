@@ -26,15 +26,18 @@ mod scores;
 
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use ndarray::{Array1, Array2, ArrayView2};
 
 use self::scores::SourceAssignment;
 pub(crate) use self::scores::SourceScores;
+use super::dot::dot;
 use super::postings::Postings;
+use super::row::{Row, RowKey, SourceKey};
 use super::rows::Rows;
+use super::source_row::SourceRow;
+use super::stats::{DocumentFrequencies, SourceTotals};
 use super::terms::{TermKey, Terms, each_term, number};
-use super::vectors::dot;
 use crate::catalog::Catalog;
 use crate::ranking::{ToolId, ToolSet};
 use crate::saved::{SavedError, SavedFile, Writer};
@@ -101,84 +104,6 @@ struct SourcePostings {
     counts: Vec<u16>,
 }
 
-/// Document frequencies: for each term of a request, the number of documents that contain it. The
-/// documents are tools, sources or examples.
-pub(crate) type DocumentFrequencies = HashMap<TermKey, u32>;
-
-/// Totals over all sources of a catalog.
-#[derive(Debug)]
-pub(crate) struct SourceTotals {
-    pub(crate) sources: usize,
-    /// The average length of a source.
-    pub(crate) average: f32,
-    /// The mean of the tools' vectors, by each model.
-    pub(super) mean: Vec<Vec<f32>>,
-}
-
-/// The document of one source: its terms and the sum of its tools' vectors.
-#[derive(Debug, Clone)]
-pub struct SourceRow {
-    /// The distinct terms, ascending.
-    terms: Vec<TermKey>,
-    /// The count of each term, as in [`SourcePostings`].
-    counts: Vec<u16>,
-    /// The length of the source: the sum of `counts`.
-    length: u32,
-    /// The sum of its tools' vectors, by each model.
-    vectors: Vec<Vec<f32>>,
-    /// The number of its tools.
-    tool_count: usize,
-}
-
-impl SourceRow {
-    /// Takes the distinct terms of a source in ascending order, each with its count.
-    pub(super) fn new(
-        terms: Vec<TermKey>,
-        counts: Vec<u16>,
-        vectors: Vec<Vec<f32>>,
-        tool_count: usize,
-    ) -> Self {
-        // The counts may come from a store and be wrong, so the sum must not overflow.
-        let mut length = 0_u32;
-        for &count in &counts {
-            length = length.saturating_add(u32::from(count));
-        }
-        Self {
-            terms,
-            counts,
-            length,
-            vectors,
-            tool_count,
-        }
-    }
-
-    pub(super) fn terms(&self) -> &[TermKey] {
-        &self.terms
-    }
-
-    pub(super) fn counts(&self) -> &[u16] {
-        &self.counts
-    }
-
-    pub(super) fn vectors(&self) -> &[Vec<f32>] {
-        &self.vectors
-    }
-
-    pub(super) fn tools(&self) -> usize {
-        self.tool_count
-    }
-
-    /// Returns the hashes of its terms.
-    pub fn term_hashes(&self) -> impl Iterator<Item = u64> {
-        self.terms.iter().map(|term| term.0)
-    }
-
-    fn count(&self, term: TermKey) -> Option<u16> {
-        let index = self.terms.binary_search(&term).ok()?;
-        Some(self.counts[index])
-    }
-}
-
 /// For each length of a source, the score that it gets by chance, minus that of a source of average
 /// length. It is negative for short sources, and positive for long ones.
 #[derive(Default)]
@@ -217,7 +142,7 @@ impl SourceIndex {
     /// source scoring is off.
     pub(super) fn load_or_build(
         catalog: &Catalog,
-        postings: &[(usize, &Postings)],
+        postings: &Postings,
     ) -> Result<Option<Self>, SavedError> {
         match catalog.saved() {
             None => Ok(Self::new(catalog, postings)),
@@ -288,7 +213,7 @@ impl SourceIndex {
     }
 
     /// Builds the sources of a catalog; `None` if source scoring is off.
-    pub(super) fn new(catalog: &Catalog, postings: &[(usize, &Postings)]) -> Option<Self> {
+    pub(super) fn new(catalog: &Catalog, postings: &Postings) -> Option<Self> {
         // A group is a source name with a trust level.
         let group = |tool| {
             Some(2 * catalog.source_number(tool)? + usize::from(catalog.outline(tool).untrusted))
@@ -348,37 +273,29 @@ impl SourceIndex {
     fn from_postings(
         assignment: SourceAssignment,
         sizes: Vec<u32>,
-        postings: &[(usize, &Postings)],
+        postings: &Postings,
         names: &[(TermKey, u32)],
     ) -> Self {
         let mut source_postings = SourcePostings::default();
         let name_terms = Terms::from_sorted(names.iter().map(|&(term, _)| term));
-        let mut terms: Vec<&Terms> = Vec::with_capacity(postings.len() + 1);
-        for (_, postings) in postings {
-            terms.push(postings.terms());
-        }
-        terms.push(&name_terms);
         let mut lengths = vec![0_u32; sizes.len()];
         let mut source_counts: Vec<(u32, u32)> = Vec::new();
-        each_term(&terms, |term, containing| {
+        each_term(&[postings.terms(), &name_terms], |term, containing| {
             // The tools of a source are mostly adjacent.
             let mut count = |source: u32| match source_counts.last_mut() {
                 Some((last, count)) if *last == source => *count += 1,
                 _ => source_counts.push((source, 1)),
             };
             for (list, range) in containing {
-                // The last list is that of the names.
-                match postings.get(*list) {
-                    Some((first, postings)) => {
-                        let numbers = &assignment.numbers[*first..];
-                        postings
-                            .tools(range.clone())
-                            .iter()
-                            .for_each(|&tool| count(numbers[tool as usize]));
+                // The first list is that of the tools, the second that of the names.
+                if *list == 0 {
+                    for &tool in postings.tools(range.clone()) {
+                        count(assignment.numbers[tool as usize]);
                     }
-                    None => names[range.clone()]
-                        .iter()
-                        .for_each(|&(_, source)| count(source)),
+                } else {
+                    for &(_, source) in &names[range.clone()] {
+                        count(source);
+                    }
                 }
             }
             source_counts.sort_unstable();
@@ -409,18 +326,36 @@ impl SourceIndex {
         }
     }
 
-    /// Takes the sources of a shard. `numbers` has the index of each tool's source in `rows`.
+    /// Takes the sources of the tools of a shard. `sources` has the row of each shared source. A
+    /// tool whose source has no row is a single-tool source.
     pub(super) fn from_rows(
-        numbers: Vec<u32>,
-        rows: Vec<Arc<SourceRow>>,
+        tools: &[(RowKey, Arc<Row>)],
+        sources: &HashMap<SourceKey, Arc<SourceRow>>,
         totals: &Arc<SourceTotals>,
         document_frequencies: DocumentFrequencies,
     ) -> Self {
+        let mut numbers = Vec::with_capacity(tools.len());
+        let mut rows: Vec<Arc<SourceRow>> = Vec::new();
+        let mut numbers_by_key = HashMap::new();
+        for (_, tool) in tools {
+            let source_number = if let Some(key) = tool.source
+                && let Some(source_row) = sources.get(&key)
+            {
+                *numbers_by_key.entry(key).or_insert_with(|| {
+                    rows.push(Arc::clone(source_row));
+                    rows.len() - 1
+                })
+            } else {
+                rows.push(Arc::new(tool.single_tool_source()));
+                rows.len() - 1
+            };
+            numbers.push(number(source_number));
+        }
         let mut sizes = Vec::with_capacity(rows.len());
         let mut norms = Vec::with_capacity(rows.len());
         for row in &rows {
-            sizes.push(number(row.tool_count));
-            norms.push(norm(row.length, totals.average));
+            sizes.push(number(row.tools()));
+            norms.push(norm(row.length(), totals.average));
         }
         Self {
             assignment: SourceAssignment::new(numbers),
@@ -537,18 +472,16 @@ impl SourceIndex {
     }
 
     /// Returns the mean vector of each source's tools by a model, moved towards the mean of all
-    /// tools; `None` for a shard. `add` adds the vector of a tool to a sum.
-    pub(super) fn mean_vectors(
-        &self,
-        dimensions: usize,
-        add: impl Fn(ToolId, &mut [f32]),
-    ) -> Option<Array2<f32>> {
+    /// tools; `None` for a shard. `vectors` has one row per tool.
+    pub(super) fn mean_vectors(&self, dimensions: usize, vectors: &Rows) -> Option<Array2<f32>> {
         self.all_postings()?;
         let mut tools: Vec<u32> = (0..number(self.assignment.numbers.len())).collect();
         tools.sort_by_key(|&tool| self.assignment.numbers[tool as usize]);
         let sum = |tools: &[u32]| {
             let mut sum = vec![0.0; dimensions];
-            tools.iter().for_each(|&tool| add(ToolId(tool), &mut sum));
+            for &tool in tools {
+                vectors.add_to(tool as usize, &mut sum);
+            }
             sum
         };
         let mut average = sum(&tools);
@@ -608,7 +541,7 @@ impl SourceIndex {
                     let vector = request.row(vector).to_vec();
                     let sums = rows
                         .iter()
-                        .map(|row| dot(&row.vectors[model], &vector))
+                        .map(|row| dot(row.vector(model), &vector))
                         .collect();
                     move_to_average(sums, dot(&totals.mean[model], &vector))
                 });
@@ -642,8 +575,7 @@ fn sum(values: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::catalog::Tool;
-    use crate::index::IndexConfig;
-    use crate::index::segment::Segments;
+    use crate::index::columns::Columns;
 
     fn sources(tools: &[(&str, &str, bool)], cuts: &[usize]) -> Option<SourceIndex> {
         let tools = tools
@@ -657,9 +589,8 @@ mod tests {
                 tool
             });
         let catalog = Catalog::from_tools(tools).expect("ids differ");
-        let segments =
-            Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
-        SourceIndex::new(&catalog, &segments.postings())
+        let columns = Columns::analyze_cut(catalog.tools(), cuts);
+        SourceIndex::new(&catalog, &columns.postings)
     }
 
     fn mean(sources: &SourceIndex, scores: &[f32]) -> Vec<f32> {

@@ -11,7 +11,10 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use crate::saved::{SavedError, SavedFile, Writer, count_smaller, fnv1a};
+use crate::saved::{
+    ByteReader, DamagedBytes, SavedError, SavedFile, Writer, count_smaller, fnv1a, put_length,
+    put_number,
+};
 
 /// The hash that identifies a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,12 +52,6 @@ impl Terms {
         }
         terms.shrink();
         terms
-    }
-
-    /// Takes distinct terms in ascending order, each with one posting.
-    pub(super) fn from_single_postings(keys: Vec<TermKey>) -> Self {
-        let ends = (1..=number(keys.len())).collect();
-        Self { keys, ends }
     }
 
     /// Adds the next term, whose postings end at `end`.
@@ -155,6 +152,22 @@ pub(super) fn each_term(runs: &[&Terms], mut each: impl FnMut(TermKey, &[(usize,
         }
         each(term, &containing);
     }
+}
+
+/// Appends the number of terms, and the terms.
+pub(super) fn encode_terms(out: &mut Vec<u8>, terms: impl ExactSizeIterator<Item = TermKey>) {
+    put_length(out, terms.len());
+    terms.for_each(|term| put_number(out, term.0));
+}
+
+/// Reads distinct terms in ascending order.
+pub(super) fn decode_terms(reader: &mut ByteReader<'_>) -> Result<Vec<TermKey>, DamagedBytes> {
+    let count = reader.length(size_of::<TermKey>())?;
+    let terms: Vec<u64> = reader.numbers(count)?;
+    if !terms.is_sorted_by(|a, b| a < b) {
+        return Err(DamagedBytes::new("terms out of order"));
+    }
+    Ok(terms.into_iter().map(TermKey).collect())
 }
 
 /// Converts a number of tools or postings to its stored form.

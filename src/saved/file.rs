@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
-use twox_hash::XxHash3_64;
 
+use super::codec::{ByteReader, checksum};
 use super::writer::header_checksum;
 use super::{
     FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text,
@@ -76,12 +76,10 @@ impl SavedFile {
             _ => return Err(wrong_length()),
         };
         let trailer = read_at(&mut file, trailer_start, TRAILER).map_err(unreadable)?;
-        let (numbers, _) = trailer.as_chunks::<8>();
-        let &[header_start, bytes, checksum] = numbers else {
+        let numbers = ByteReader::new(&trailer).numbers::<u64>(TRAILER / size_of::<u64>());
+        let Ok(&[header_start, bytes, checksum]) = numbers.as_deref() else {
             return Err(wrong_length());
         };
-        let [header_start, bytes, checksum] =
-            [header_start, bytes, checksum].map(u64::from_le_bytes);
         if header_start < START as u64
             || bytes > MAX_HEADER
             || header_start.checked_add(bytes) != Some(trailer_start)
@@ -136,7 +134,7 @@ impl SavedFile {
         }
         let mut values = vec![T::zeroed(); bytes / size_of::<T>()];
         self.read_exact_at(range.start, bytemuck::cast_slice_mut(&mut values))?;
-        self.check(section, XxHash3_64::oneshot(bytemuck::cast_slice(&values)))?;
+        self.check(section, checksum(bytemuck::cast_slice(&values)))?;
         if cfg!(target_endian = "big") {
             values
                 .iter_mut()

@@ -14,6 +14,7 @@
 //! Checksums detect damage, not intent: a process that can write the file can change the tools.
 //! Reading any file returns an error, never panics.
 
+mod codec;
 mod error;
 mod file;
 pub mod texts;
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use codec::DamagedBytes;
+pub(crate) use codec::{ByteReader, Number, put_length, put_number, put_numbers, seal};
 pub use error::SavedError;
 pub(crate) use file::SavedFile;
 pub use texts::{MIN_PARALLEL, TextTable, count_smaller, fnv1a};
@@ -89,52 +92,4 @@ fn checksum_text(checksum: u64) -> String {
 /// Returns the path of the index in a folder.
 pub(crate) fn index_path(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
-}
-
-/// An element type of the arrays in a file. The file is little-endian.
-pub(crate) trait Number: bytemuck::Pod {
-    /// Converts between native and little-endian byte order.
-    fn little_endian(self) -> Self;
-}
-
-impl Number for u8 {
-    fn little_endian(self) -> Self {
-        self
-    }
-}
-
-impl Number for i8 {
-    fn little_endian(self) -> Self {
-        self
-    }
-}
-
-impl Number for [u8; 32] {
-    fn little_endian(self) -> Self {
-        self
-    }
-}
-
-impl Number for u16 {
-    fn little_endian(self) -> Self {
-        self.to_le()
-    }
-}
-
-impl Number for u32 {
-    fn little_endian(self) -> Self {
-        self.to_le()
-    }
-}
-
-impl Number for u64 {
-    fn little_endian(self) -> Self {
-        self.to_le()
-    }
-}
-
-impl Number for f32 {
-    fn little_endian(self) -> Self {
-        Self::from_bits(self.to_bits().to_le())
-    }
 }

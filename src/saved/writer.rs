@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use twox_hash::XxHash3_64;
 
+use super::codec::put_numbers;
 use super::{
     FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError,
     SavedModel, Section, checksum_text, index_path,
@@ -76,8 +77,9 @@ impl Writer {
         self.streamed(
             name,
             values.chunks(CONVERTED_AT_ONCE).map(|chunk| {
-                let converted: Vec<T> = chunk.iter().map(|value| value.little_endian()).collect();
-                bytemuck::cast_slice::<T, u8>(&converted).to_vec()
+                let mut bytes = Vec::with_capacity(size_of_val(chunk));
+                put_numbers(&mut bytes, chunk);
+                bytes
             }),
         )
     }

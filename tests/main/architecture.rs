@@ -32,6 +32,57 @@ fn imports_of_modules_go_one_way() {
 }
 
 #[test]
+fn imports_within_ordered_folders_go_one_way() {
+    let mut checked = 0;
+    for library in libraries() {
+        for (path, declared) in sources(&library) {
+            let Some(folder) = path.strip_suffix("/mod.rs") else {
+                continue;
+            };
+            if !declared.contains("reading order") {
+                continue;
+            }
+            checked += modules(&declared).len();
+            let prefix = format!("crate::{}::", folder.replace('/', "::"));
+            let mut files = sources(&library.join(folder));
+            files.retain(|(path, _)| path != "mod.rs");
+            let violations = files.into_iter().flat_map(|(path, text)| {
+                wrong_uses(&declared, &path, &without_inline_modules(&text), &prefix)
+            });
+            let violations: Vec<String> = violations.collect();
+            assert!(violations.is_empty(), "{path}: {}", violations.join("\n"));
+        }
+    }
+    assert!(checked > 20, "{checked} modules");
+}
+
+#[test]
+fn check_of_folder_with_wrong_import_reports_it() {
+    let declared = "mod low;\nmod high;";
+    let wrong = |path: &str, text: &str| wrong_uses(declared, path, text, "crate::folder::");
+    for text in [
+        "use super::high::X;",
+        "use crate::folder::high::X;",
+        "use super::{low, high};",
+    ] {
+        let expected = "low.rs uses high, which is declared below low";
+        assert_eq!(wrong("low.rs", text), [expected], "{text}");
+    }
+    assert_eq!(
+        wrong("high.rs", "use super::Item;"),
+        ["high.rs uses Item through the root"]
+    );
+    for text in [
+        "use super::low::X;",
+        "use crate::high::X;",
+        "use crate::folder::low;",
+        &without_inline_modules("mod inner {\n    use super::Item;\n}\nuse super::low::X;"),
+    ] {
+        assert!(wrong("high.rs", text).is_empty(), "{text}");
+    }
+}
+
+#[test]
 fn table_of_modules_names_each_module_of_a_listed_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let document = fs::read_to_string(root.join("docs/architecture.md")).expect("the document");
@@ -217,8 +268,29 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns a text without the modules in it, in which `super` has another meaning.
+fn without_inline_modules(text: &str) -> String {
+    let mut kept = String::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        is_inside |= line.starts_with("mod ") && line.ends_with('{');
+        if !is_inside {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        is_inside &= line != "}";
+    }
+    kept
+}
+
 fn wrong_imports(lib: &str, path: &str, text: &str) -> Vec<String> {
-    let modules = modules(lib);
+    wrong_uses(lib, path, text, "crate::")
+}
+
+/// Returns the uses of modules below the own one. `declared` declares the modules of a library or
+/// a folder in reading order. `prefix` is the path to them.
+fn wrong_uses(declared: &str, path: &str, text: &str, prefix: &str) -> Vec<String> {
+    let modules = modules(declared);
     let position = |name: &str| modules.iter().position(|module| *module == name);
     let file = path
         .strip_suffix("/mod.rs")
@@ -229,7 +301,7 @@ fn wrong_imports(lib: &str, path: &str, text: &str) -> Vec<String> {
         return vec![format!("{path} belongs to no module that lib.rs declares")];
     };
     let up = "super::".repeat(file.split('/').count());
-    let used = code(text).flat_map(|line| [after(line, "crate::"), after(line, &up)].concat());
+    let used = code(text).flat_map(|line| [after(line, prefix), after(line, &up)].concat());
     // A group of imports is on one line.
     let used = used.flat_map(|rest| {
         rest.strip_prefix('{')

@@ -23,8 +23,8 @@ use picktools::options::{PickError, PickOptions};
 use picktools::query::Query;
 use picktools::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
 use picktools::shard::{
-    Index, IndexError, NumberedModel, RequestTerms, Row, RowKey, SnapshotContext, SourceKey,
-    SourceRow, TermCounts,
+    GlobalStats, Index, IndexError, NumberedModel, RequestTerms, Row, RowKey, SnapshotContext,
+    SourceKey, SourceRow, TermCounts,
 };
 use picktools::tokens::TokenCounter;
 
@@ -564,7 +564,11 @@ impl SharedEngineInner {
         }
         self.record_success(StoreUse::Pick);
         let examples = snapshot.context.example_totals(&request_terms);
-        let index = Index::from_shard(&snapshot.context, &rows, &sources, request_terms)?;
+        let stats = GlobalStats::Given {
+            terms: request_terms,
+            sources: &sources,
+        };
+        let index = Index::from_records(&snapshot.context, &rows, stats)?;
         let token_counter = self.parts.token_counter.clone();
         Ok(Engine::from_rows(
             index,
@@ -821,7 +825,7 @@ impl LoadedSnapshot {
         if rows.is_empty() {
             return Ok(None);
         }
-        let index = Index::from_rows(&self.context, &rows)?;
+        let index = Index::from_records(&self.context, &rows, GlobalStats::Counted)?;
         let engine = Engine::from_rows(index, &rows, None, self.token_counter.clone())?;
         *fallback = Some(FallbackEngine {
             rows: rows.len(),
@@ -857,7 +861,7 @@ fn load_engine(
     let rows = sort_rows(rows);
     rows.par_iter()
         .try_for_each(|(key, row)| read_definition(store, key, row).map(drop))?;
-    let index = Index::from_rows(context, &rows)?;
+    let index = Index::from_records(context, &rows, GlobalStats::Counted)?;
     let token_counter = parts.token_counter.clone();
     Ok(Engine::from_rows(index, &rows, None, token_counter)?)
 }

@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
 use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values};
-use picktools::shard::{DamagedRow, Row, RowKey, SourceKey, SourceRow};
+use picktools::shard::{DamagedBytes, Row, RowKey, SourceKey, SourceRow};
 
 /// The largest number of faults that are listed.
 const MAX_FAULTS: usize = 100;
@@ -138,7 +138,7 @@ pub fn verify(
     let parse_row = |bytes: &[u8], key: RowKey| {
         let row = Row::from_bytes(bytes, key, &head.models)?;
         row.definition()?;
-        Ok::<Row, DamagedRow>(row)
+        Ok::<Row, DamagedBytes>(row)
     };
     for keys in keys.chunks(ROWS_AT_ONCE) {
         for (key, bytes) in keys.iter().zip(read_each(keys, &|keys| {
