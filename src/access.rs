@@ -25,7 +25,7 @@ use crate::catalog::{
     is_read_only,
 };
 use crate::json::Json;
-use crate::names::{NameTable, Resolution};
+use crate::names::{NameTable, PatternError, Resolution, is_glob};
 use crate::ranking::ToolId;
 
 /// The most ineligible tools that a selection lists one by one.
@@ -36,8 +36,9 @@ pub const MAX_LISTED_INELIGIBLE: usize = 50;
 ///
 /// A denied source includes every source with a confusable name. An allowed source must match by
 /// its exact name. A name with other case or spaces matches too, unless it fits several sources.
-/// Confusable names never match. Tools are named by id, `source/name`, name or alias. In JSON every
-/// field is optional, and unknown fields are rejected.
+/// Confusable names never match. Tools are named by id, `source/name`, name or alias, or by a
+/// pattern (see [`ToolPatterns`](crate::names::ToolPatterns)); a name or pattern without a tool is
+/// an error. In JSON every field is optional, and unknown fields are rejected.
 ///
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
@@ -75,14 +76,15 @@ pub struct Access {
     /// The highest threat level allowed. A tool without a threat level passes, unless it is marked
     /// unsafe: then it counts as high.
     pub max_threat_level: Option<ThreatLevel>,
-    /// The number of calls left for each tool listed here; a tool with none left is ineligible.
+    /// The number of calls left for each tool listed here; a tool with none left is ineligible. A
+    /// pattern gives each tool that it matches this number.
     #[serde(deserialize_with = "distinct_quotas")]
     pub quotas: BTreeMap<String, u64>,
     /// The only sources allowed; empty allows all.
     pub allow_sources: BTreeSet<String>,
     /// Sources that are not allowed.
     pub deny_sources: BTreeSet<String>,
-    /// Excluded tools; a name that several tools share excludes all of them.
+    /// Excluded tools: names and patterns. A name that several tools share excludes all of them.
     pub exclude: BTreeSet<String>,
     /// Tools in quarantine until the operator approves them; a name that several tools share covers
     /// all of them.
@@ -106,19 +108,28 @@ fn distinct_quotas<'de, D: Deserializer<'de>>(
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// A field names a tool that the catalog does not have.
+    /// A field names a tool that the catalog does not have, or has a pattern that matches no tool.
     #[error(
-        "{field} names {name:?}, which is not a tool of the catalog{}; \
-         check the name, or write source/name",
+        "{field} names {name:?}, which {}{}; check the name, or write source/name",
+        if is_glob(name) { "matches no tool of the catalog" } else { "is not a tool of the catalog" },
         suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default()
     )]
     UnknownTool {
         /// The field.
         field: &'static str,
-        /// The unknown name.
+        /// The unknown name or pattern.
         name: String,
         /// The nearest known name.
         suggestion: Option<String>,
+    },
+    /// A field has an invalid glob.
+    #[error("{field}: {error}")]
+    InvalidPattern {
+        /// The field.
+        field: &'static str,
+        /// The fault of the glob.
+        #[source]
+        error: PatternError,
     },
     /// The cost limit is not a number.
     #[error("max_cost is not a number; give the highest cost of one call")]
@@ -245,6 +256,14 @@ impl Access {
             }
         }
         unknown
+    }
+
+    /// Returns the names and patterns of tools in the policy, each with its field.
+    pub fn named_tools(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let excluded = self.exclude.iter().map(|name| ("exclude", name));
+        let limited = self.quotas.keys().map(|name| ("quotas", name));
+        let quarantined = self.quarantine.iter().map(|name| ("quarantine", name));
+        excluded.chain(limited).chain(quarantined)
     }
 
     /// Returns `true` if a call of this tool needs an approval: the caller may only read, and no
@@ -401,13 +420,30 @@ impl<'a> SourceVerdict<'a> {
     }
 }
 
-/// Returns the tools that a name in a policy field refers to: one, or several that share it.
-pub(crate) fn resolve_tools(
+/// Returns the tools that a name in a policy field refers to: one, several that share it, or those
+/// that a pattern matches. A pattern is never read as a variant spelling of a name.
+///
+/// # Errors
+///
+/// [`AccessError`] if no tool has the name, the pattern matches no tool, or it is invalid.
+pub fn resolve_tools(
     names: &NameTable,
     catalog: &Catalog,
     field: &'static str,
     name: &str,
 ) -> Result<Vec<ToolId>, AccessError> {
+    let matched = names.tools_of_pattern(name, catalog);
+    match matched.map_err(|error| AccessError::InvalidPattern { field, error })? {
+        Some(tools) if tools.is_empty() => {
+            return Err(AccessError::UnknownTool {
+                field,
+                name: name.to_owned(),
+                suggestion: None,
+            });
+        }
+        Some(tools) => return Ok(tools),
+        None => {}
+    }
     match names.resolve(name, catalog) {
         Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
         Resolution::Ambiguous(tools) => Ok(tools),

@@ -43,17 +43,22 @@ pub(super) fn deprecated_aliases(
     for mention in &request.mentions {
         record_use(&mention.name, NameOrigin::Request);
     }
-    let excluded = access.exclude.iter().chain(access.quotas.keys());
     let options = request.options;
     let included = options.always_include.iter().chain(&options.fallbacks);
-    for name in included.chain(excluded).chain(&access.quarantine) {
-        record_use(name, NameOrigin::Caller);
+    // A pattern uses no alias, even if an alias is similar to it.
+    let names = &request.index.names;
+    for name in included.chain(access.named_tools().map(|(_, name)| name)) {
+        if !names.is_pattern(name) {
+            record_use(name, NameOrigin::Caller);
+        }
     }
     for name in request.in_use.tools.values() {
         record_use(name, NameOrigin::Task);
     }
     for name in skill_tool_names {
-        record_use(name, NameOrigin::Skill);
+        if !names.is_pattern(name) {
+            record_use(name, NameOrigin::Skill);
+        }
     }
     for (tool, _) in picks(decisions) {
         for name in &catalog.tool(tool).requires {

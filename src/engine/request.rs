@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::fuse::{Fusion, Mode};
 use crate::index::{ExampleIndex, Index, Vectors};
-use crate::names::{Mention, NameTable, ToolPatterns, is_glob};
+use crate::names::{Mention, NameTable};
 use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
@@ -271,13 +271,14 @@ fn resolve_included(
 ) -> Result<BTreeMap<ToolId, String>, PickError> {
     let mut tools = BTreeMap::new();
     for name in names {
-        if is_glob(name) && index.names.owners(name).is_empty() {
-            let patterns = ToolPatterns::new(std::slice::from_ref(name))
-                .map_err(|error| PickError::InvalidPattern { option, error })?;
-            let mut matched: Vec<ToolId> = eligibility.admitted().collect();
-            matched.retain(|&tool| patterns.matches_tool(&index.catalog, tool));
+        let matched = index.names.tools_of_pattern(name, &index.catalog);
+        if let Some(matched) =
+            matched.map_err(|error| PickError::InvalidPattern { option, error })?
+        {
             for tool in matched {
-                tools.entry(tool).or_insert_with(|| name.clone());
+                if eligibility.admits(tool) {
+                    tools.entry(tool).or_insert_with(|| name.clone());
+                }
             }
             continue;
         }

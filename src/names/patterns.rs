@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
+use super::NameTable;
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 
@@ -105,6 +106,33 @@ impl ToolPatterns {
 /// and `{`, or has the form `mcp__server`.
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(GLOB_CHARACTERS) || is_server_pattern(pattern)
+}
+
+impl NameTable {
+    /// Returns `true` if a text is a glob or `mcp__server`, and no tool has it as its name.
+    pub(crate) fn is_pattern(&self, text: &str) -> bool {
+        is_glob(text) && self.tools.get(text).is_none()
+    }
+
+    /// Returns the tools whose id or name a glob or `mcp__server` matches, in registration order.
+    /// Returns `None` if the text is not such a pattern, or a tool has it as its name.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternError`] if the glob is invalid or too long.
+    pub fn tools_of_pattern(
+        &self,
+        pattern: &str,
+        catalog: &Catalog,
+    ) -> Result<Option<Vec<ToolId>>, PatternError> {
+        if !self.is_pattern(pattern) {
+            return Ok(None);
+        }
+        let patterns = ToolPatterns::new(&[pattern.to_owned()])?;
+        let mut tools: Vec<ToolId> = catalog.ids().collect();
+        tools.retain(|&tool| patterns.matches_tool(catalog, tool));
+        Ok(Some(tools))
+    }
 }
 
 /// Returns `true` for `mcp__server`, which stands for all tools of a server.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use super::prompt::skills_section;
 
-use super::{NameTable, Resolution, ResolvedVia, ToolPatterns, is_glob, log_use};
+use super::{NameTable, Resolution, ResolvedVia, log_use};
 use crate::catalog::Catalog;
 use crate::excerpt::list;
 use crate::ranking::ToolId;
@@ -151,6 +151,15 @@ impl ToolMeaning {
     /// Resolves `name` in a catalog, of which `names` is the name table, and logs the use.
     pub fn resolve(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
+        if let Ok(Some(tools)) = names.tools_of_pattern(name, catalog) {
+            if tools.is_empty() {
+                let suggestions = names.suggest(name, |_| true);
+                return Self::Unknown { suggestions };
+            }
+            return Self::Matched {
+                tools: tools.into_iter().map(id).collect(),
+            };
+        }
         match names.resolve(name, catalog) {
             Resolution::Tool(resolved) => {
                 log_use(name, None, catalog.tool(resolved.tool), resolved.deprecated);
@@ -163,10 +172,7 @@ impl ToolMeaning {
             Resolution::Ambiguous(tools) => Self::Ambiguous {
                 candidates: tools.into_iter().map(id).collect(),
             },
-            Resolution::Unknown { suggestions } => match matched_tools(name, catalog) {
-                tools if tools.is_empty() => Self::Unknown { suggestions },
-                tools => Self::Matched { tools },
-            },
+            Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
         }
     }
 
@@ -174,21 +180,6 @@ impl ToolMeaning {
     pub fn is_resolved(&self) -> bool {
         matches!(self, Self::Tool { .. } | Self::Matched { .. })
     }
-}
-
-/// Returns the ids of the tools that a pattern matches; none if the name is no valid pattern.
-fn matched_tools(name: &str, catalog: &Catalog) -> Vec<String> {
-    let mut ids = Vec::new();
-    if is_glob(name)
-        && let Ok(patterns) = ToolPatterns::new(&[name.to_owned()])
-    {
-        for (tool, outline) in catalog.outlines() {
-            if patterns.matches_tool(catalog, tool) {
-                ids.push(outline.id.clone());
-            }
-        }
-    }
-    ids
 }
 
 impl fmt::Display for ToolMeaning {

@@ -26,6 +26,8 @@ mod accounts;
 mod floors;
 // History: tools in use and sequences.
 mod history;
+// Names and patterns of tools.
+mod patterns;
 // Examples.
 mod examples;
 // Custom scorers: composition, invalid scores, failures, deadlines.

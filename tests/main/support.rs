@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use picktools::scorer::Scorer;
 use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
+use serde_json::Value;
 
 /// The default engine over the fixture catalog.
 pub static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
@@ -136,4 +137,48 @@ pub fn fake_vector(text: &str) -> Vec<f32> {
     }
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     vector.iter().map(|value| value / length).collect()
+}
+
+/// The names and patterns of tools in `fixtures/names/patterns.json`.
+pub struct PatternTable {
+    /// The tools, in the native format.
+    pub tools: Value,
+    /// The patterns in order.
+    pub patterns: Vec<PatternCase>,
+}
+
+/// A name or pattern with the ids of the tools that it matches.
+pub struct PatternCase {
+    /// The name or pattern.
+    pub pattern: String,
+    /// The ids in order.
+    pub tools: Vec<String>,
+}
+
+impl PatternTable {
+    /// Reads the table.
+    pub fn open() -> Self {
+        let text = fs::read(fixture("names/patterns.json")).expect("the fixture is readable");
+        let document: Value = serde_json::from_slice(&text).expect("the fixture is JSON");
+        let mut patterns = Vec::new();
+        for case in document["patterns"].as_array().expect("patterns") {
+            let tools = case["tools"].as_array().expect("tools").iter();
+            patterns.push(PatternCase {
+                pattern: case["pattern"].as_str().expect("a pattern").to_owned(),
+                tools: tools
+                    .map(|id| id.as_str().expect("an id").to_owned())
+                    .collect(),
+            });
+        }
+        Self {
+            tools: document["tools"].clone(),
+            patterns,
+        }
+    }
+
+    /// Returns the tools as a catalog.
+    pub fn catalog(&self) -> Catalog {
+        let text = self.tools.to_string();
+        Catalog::from_slice(text.as_bytes(), "patterns.json", None).expect("the tools are valid")
+    }
 }

@@ -78,6 +78,9 @@ pub(super) struct AccessArgs {
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
     /// Exclude this tool from picks and calls; may be repeated.
+    ///
+    /// A pattern excludes several tools: a glob such as 'github/list_*', or mcp__github for all
+    /// tools of a server. A name or pattern without a tool is an error.
     #[arg(long = "exclude", value_name = "TOOL")]
     exclude: Vec<String>,
 }

@@ -9,7 +9,6 @@ mod tools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use picktools::catalog::{NoSchemaMode, OperatorAliases};
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog};
@@ -287,7 +286,7 @@ pub struct Role {
     /// The tools that may be seen and run. `exclude`, `quarantine` and `quotas` are not allowed in
     /// settings, because they name tools that may not exist.
     pub access: Access,
-    /// Patterns of `source/tool` that may be neither seen nor run.
+    /// Names and patterns of tools that may be neither seen nor run, such as `mail/*`.
     pub deny: Vec<String>,
     /// The treatment of calls of unsafe tools.
     #[serde(rename = "unsafe")]
@@ -592,8 +591,9 @@ impl Role {
     fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
         let denied = self.denied()?;
         let mut exclude = BTreeSet::new();
-        for tool in catalog.tools() {
-            if denied.is_match(tool.qualified_name()) {
+        for id in catalog.ids() {
+            let tool = catalog.tool(id);
+            if denied.matches_tool(catalog, id) || denied.matches(&tool.qualified_name()) {
                 exclude.insert(tool.id.clone());
             }
         }
@@ -604,12 +604,24 @@ impl Role {
         })
     }
 
-    /// Compiles the patterns of denied tools.
-    pub(crate) fn denied(&self) -> Result<GlobSet, String> {
-        let mut set = GlobSetBuilder::new();
+    /// Compiles the names and patterns of denied tools.
+    fn denied(&self) -> Result<ToolPatterns, String> {
+        ToolPatterns::new(&self.deny).map_err(|error| format!("deny: {error}"))
+    }
+
+    /// Returns the names and patterns of `deny` that match no tool of a catalog.
+    pub(crate) fn unmatched_denials(&self, catalog: &Catalog) -> Vec<&str> {
+        let mut unmatched = Vec::new();
         for pattern in &self.deny {
-            set.add(Glob::new(pattern).map_err(|error| format!("deny: {error}"))?);
+            let matches = |patterns: ToolPatterns| {
+                catalog
+                    .ids()
+                    .any(|tool| patterns.matches_tool(catalog, tool))
+            };
+            if !ToolPatterns::new(std::slice::from_ref(pattern)).is_ok_and(matches) {
+                unmatched.push(pattern.as_str());
+            }
         }
-        set.build().map_err(|error| format!("deny: {error}"))
+        unmatched
     }
 }

@@ -178,6 +178,7 @@ impl Snapshot {
             failed,
         } = parts.build_each(&files)?;
         notices.extend(listing_notices(&settings, upstream_tools));
+        notices.extend(denial_notices(&settings, engine.catalog()));
         quarantined.retain(|id| engine.catalog().find(id).is_some());
         let (store, views) = (None, Mutex::default());
         Ok(Self {
@@ -444,6 +445,19 @@ fn count_by_source(catalog: &Catalog, ids: &BTreeSet<String>) -> BTreeMap<String
 /// Returns the ids of tools.
 fn ids(tools: &[Arc<Tool>]) -> Vec<String> {
     tools.iter().map(|tool| tool.id.clone()).collect()
+}
+
+/// Returns notices about names and patterns in `deny` that match no tool.
+fn denial_notices(settings: &Settings, catalog: &Catalog) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    for (name, role) in &settings.roles {
+        for pattern in role.unmatched_denials(catalog) {
+            notices.push(Notice::new(format!(
+                "the role {name:?} denies {pattern:?}, which matches no tool that is listed now"
+            )));
+        }
+    }
+    notices
 }
 
 /// Returns notices about overrides of tools that their servers do not have, and about tools whose

@@ -232,9 +232,7 @@ impl FirstStage {
             .always_include
             .iter()
             .chain(&options.fallbacks)
-            .chain(&access.exclude)
-            .chain(&access.quarantine)
-            .chain(access.quotas.keys());
+            .chain(access.named_tools().map(|(_, name)| name));
         let mut names: BTreeSet<u64> = mentions.collect();
         names.extend(in_use.map(|name| name_tag(&name)));
         names.extend(names_of_options.map(|name| name_tag(name)));

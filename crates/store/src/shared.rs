@@ -302,7 +302,7 @@ impl SharedEngine {
             return self.pick_locally(engine, &snapshot, query, options);
         }
         options.check()?;
-        refuse_globs(options)?;
+        refuse_patterns(options)?;
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
         let pick = |engine: &Engine, embeddings: &mut _| {
@@ -390,17 +390,24 @@ impl SharedEngine {
     }
 }
 
-/// Refuses globs, because only complete names can be looked up in the store.
-fn refuse_globs(options: &PickOptions) -> Result<(), PickError> {
+/// Refuses patterns, because only complete names can be looked up in the store.
+fn refuse_patterns(options: &PickOptions) -> Result<(), PickError> {
+    let refuse = |option, name: &str| {
+        Err(PickError::InvalidOption {
+            option,
+            value: format!("{name:?}"),
+            remedy: "write complete names: a pattern needs the complete catalog, and this \
+                     snapshot is searched in the store",
+        })
+    };
     for (option, names) in options.floors() {
-        if let Some(glob) = names.iter().find(|name| is_glob(name)) {
-            let remedy = "write complete names: a glob needs the complete catalog, and this \
-                          snapshot is searched in the store";
-            return Err(PickError::InvalidOption {
-                option,
-                value: format!("{glob:?}"),
-                remedy,
-            });
+        if let Some(pattern) = names.iter().find(|name| is_glob(name)) {
+            return refuse(option, pattern);
+        }
+    }
+    for (field, name) in options.access.named_tools() {
+        if is_glob(name) {
+            return refuse(field, name);
         }
     }
     Ok(())

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use picktools::access::resolve_tools;
 use picktools::excerpt::marked;
-use picktools::names::{NameTable, Resolution, is_glob};
+use picktools::names::{NameTable, is_glob};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
 use picktools_audit::{self as audit, NumberedRecord, PolicyRecord, Record, SelectionRecord};
 use picktools_gateway::Settings;
@@ -197,11 +198,7 @@ struct OtherView {
 
 impl OtherView {
     fn is_known(&self, name: &str) -> bool {
-        is_glob(name)
-            || !matches!(
-                self.names.resolve(name, self.engine.catalog()),
-                Resolution::Unknown { .. }
-            )
+        resolve_tools(&self.names, self.engine.catalog(), "name", name).is_ok()
     }
 
     /// Removes the names that the view lacks. They would be errors.
@@ -210,8 +207,10 @@ impl OtherView {
         access.exclude.retain(|name| self.is_known(name));
         access.quarantine.retain(|name| self.is_known(name));
         access.quotas.retain(|name, _| self.is_known(name));
-        options.always_include.retain(|name| self.is_known(name));
-        options.fallbacks.retain(|name| self.is_known(name));
+        // A glob without a tool is no error in these options.
+        let may_stay = |name: &String| is_glob(name) || self.is_known(name);
+        options.always_include.retain(may_stay);
+        options.fallbacks.retain(may_stay);
     }
 }
 

@@ -35,6 +35,8 @@ mod status;
 mod newcomer;
 // Names and aliases.
 mod naming;
+// Names and patterns of excluded tools.
+mod patterns;
 // Definitions in providers' formats.
 mod translating;
 // Examples from logs and from a language model.

@@ -1,5 +1,6 @@
 //! Tests of reading and checking settings.
 
+use picktools_testing::PatternTable;
 use serde_json::json;
 
 use super::*;
@@ -255,5 +256,26 @@ fn mode_of_tools_without_schema_is_one_of_three() {
     }
     for text in ["true", r#""sometimes""#, r#""Full""#] {
         parse(text).expect_err(text);
+    }
+}
+
+#[test]
+fn denied_patterns_hide_the_tools_that_they_match() {
+    let table = PatternTable::open();
+    let catalog = table.catalog();
+    for case in table.patterns {
+        let role = Role {
+            deny: vec![case.pattern.clone()],
+            ..Role::default()
+        };
+        let access = role.access_to(&catalog).expect("valid patterns");
+        let hidden: Vec<String> = access.exclude.into_iter().collect();
+        assert_eq!(hidden, case.tools, "{}", case.pattern);
+        let unmatched = role.unmatched_denials(&catalog);
+        assert_eq!(
+            !unmatched.is_empty(),
+            case.tools.is_empty(),
+            "{unmatched:?}"
+        );
     }
 }

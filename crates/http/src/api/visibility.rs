@@ -22,20 +22,15 @@ pub(crate) fn restrict_options(
         found.map_err(|error| Problem::invalid(error.to_string()).at(place))
     };
     for (option, names) in requested.floors() {
-        // A glob matches eligible tools only, so it is not looked up.
+        // A pattern matches tools of the view only, so it is not looked up.
         for name in names.iter().filter(|name| !is_glob(name)) {
             look_up(name, format!("options.{option}"))?;
         }
     }
-    let access = &requested.access;
-    for name in &access.exclude {
-        look_up(name, "options.access.exclude".to_owned())?;
-    }
-    for name in &access.quarantine {
-        look_up(name, "options.access.quarantine".to_owned())?;
-    }
-    for name in access.quotas.keys() {
-        look_up(name, "options.access.quotas".to_owned())?;
+    for (field, name) in requested.access.named_tools() {
+        if !is_glob(name) {
+            look_up(name, format!("options.access.{field}"))?;
+        }
     }
     let access = requested
         .access
