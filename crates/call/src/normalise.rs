@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use self::alternatives::Alternative;
 pub(crate) use self::alternatives::MAX_WORK;
-use self::candidates::{candidates, decoded_structure};
+use self::candidates::{candidates, decoded_structure, is_null_text};
 use self::properties::Properties;
 use crate::Repair;
 pub use properties::UnknownProperty;
@@ -170,6 +170,9 @@ impl ArgumentSchema<'_> {
         let items = properties::schemas_at(self.schema, &format!("{}/0", fault.pointer));
         let mut fitting = candidates(&from, &schemas, &items);
         fitting.retain(|to| self.fits(&fault.pointer, to, arguments));
+        if fitting.is_empty() && is_null_text(&from, &schemas) {
+            return self.remove_null(&fault.pointer, arguments);
+        }
         let [to] = &fitting[..] else { return None };
         *arguments.pointer_mut(&fault.pointer)? = to.clone();
         Some(Repair::Converted {
@@ -215,7 +218,7 @@ impl ArgumentSchema<'_> {
         self.faults(&changed)
     }
 
-    /// Removes a property whose value is null, if the schema does not require it.
+    /// Removes a property whose value is null or the text of null, if the schema does not require it.
     fn remove_null(&self, pointer: &str, arguments: &mut Value) -> Option<Repair> {
         let (parent, part) = pointer.rsplit_once('/')?;
         let name = picktools::schema::name_from_pointer_part(part);

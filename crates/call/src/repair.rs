@@ -19,12 +19,23 @@ const MAX_DEPTH: usize = 127;
 /// Repairs text and returns the value with the kinds of changes; `None` if the text has no single
 /// meaning.
 pub fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
+    if text.trim() == "None" {
+        return Some((Value::Null, vec!["converted Python literals"]));
+    }
+    let mut changes = BTreeSet::new();
+    let text = match text.strip_prefix('\u{feff}') {
+        Some(rest) => {
+            changes.insert("removed a byte order mark");
+            rest
+        }
+        None => text,
+    };
     let start = text.find(['{', '['])?;
     let mut parser = LenientParser {
         text,
         at: start,
         depth: 0,
-        changes: BTreeSet::new(),
+        changes,
     };
     let mut value = parser.value()?;
     let is_empty = value.as_object().is_some_and(Map::is_empty);

@@ -29,7 +29,8 @@ fn allow(schemas: &[&Map<String, Value>], kind: &str) -> bool {
         Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
         _ => match kind {
             "object" => schema.contains_key("properties"),
-            _ => schema.contains_key("items"),
+            "array" => schema.contains_key("items"),
+            _ => false,
         },
     })
 }
@@ -46,6 +47,9 @@ pub(super) fn candidates(
         Value::String(text) => {
             let text = text.trim();
             candidates.extend(number(text));
+            if is_null_text(value, schemas) {
+                candidates.push(Value::Null);
+            }
             match text.to_ascii_lowercase().as_str() {
                 "true" => candidates.push(Value::Bool(true)),
                 "false" => candidates.push(Value::Bool(false)),
@@ -62,16 +66,29 @@ pub(super) fn candidates(
         Value::Bool(is_true) => candidates.push(Value::String(is_true.to_string())),
         Value::Null | Value::Array(_) | Value::Object(_) => {}
     }
-    let may_be_item = match value {
-        Value::Null | Value::Array(_) => false,
-        // An object may stand for a list in other ways, unless the items are objects.
-        Value::Object(_) => allow(items, "object"),
-        _ => true,
-    };
-    if may_be_item && allow(schemas, "array") {
-        candidates.push(Value::Array(vec![value.clone()]));
+    if allow(schemas, "array") {
+        candidates.extend(item(value, items).map(|item| Value::Array(vec![item])));
     }
     candidates
+}
+
+/// Returns the item of a list that a value stands for alone.
+fn item(value: &Value, items: &[&Map<String, Value>]) -> Option<Value> {
+    match value {
+        Value::Null | Value::Array(_) => None,
+        // An object may stand for a list in other ways, unless the items are objects.
+        Value::Object(_) => allow(items, "object").then(|| value.clone()),
+        // The text may be a list in the notation of another language.
+        Value::String(text) if text.starts_with('[') && text.ends_with(']') => None,
+        Value::String(_) => Some(decoded_structure(value, items).unwrap_or_else(|| value.clone())),
+        Value::Number(_) | Value::Bool(_) => Some(value.clone()),
+    }
+}
+
+/// Returns `true` if a value is the text of null, and no schema of the value allows text.
+pub(super) fn is_null_text(value: &Value, schemas: &[&Map<String, Value>]) -> bool {
+    let is_null = matches!(value.as_str().map(str::trim), Some("null" | "None"));
+    is_null && !allow(schemas, "string") && listed_values(schemas).is_empty()
 }
 
 /// Returns the number that a text is. Only plain numbers count, not `0x5` or `5 kg`, and only those

@@ -7,7 +7,7 @@ use super::properties::{Properties, spelling};
 use crate::{Repair, arguments};
 
 /// The members in which models put the arguments of a call, besides the tool's name.
-const WRAPPERS: [&str; 9] = [
+const WRAPPERS: [&str; 10] = [
     "arguments",
     "args",
     "input",
@@ -17,6 +17,7 @@ const WRAPPERS: [&str; 9] = [
     "tool_input",
     "toolInput",
     "tool_args",
+    "function",
 ];
 /// The members beside such a wrapper that name the tool or the call.
 const LABELS: [&str; 7] = [
@@ -35,8 +36,12 @@ const OTHER_LABELS: [&str; 2] = ["type", "id"];
 pub(super) fn unwrap(schema: &ArgumentSchema<'_>, outer: &Value) -> Option<(Value, Repair)> {
     match outer {
         Value::String(text) => {
+            let inner = match text.trim() {
+                "" => Value::Null,
+                text => arguments::parse(text).ok()?,
+            };
             let pointer = String::new();
-            Some((arguments::parse(text).ok()?, Repair::Decoded { pointer }))
+            Some((inner, Repair::Decoded { pointer }))
         }
         Value::Array(items) => {
             let [only] = &items[..] else { return None };
@@ -64,18 +69,18 @@ fn wrapper<'m>(schema: &ArgumentSchema<'_>, members: &'m Map<String, Value>) -> 
         if listed.lists(name) {
             return None;
         }
-        let is_structure = matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_));
-        if is_wrapper(name) && is_structure && wrapper.is_none() {
-            wrapper = Some(name.as_str());
-            continue;
-        }
         let is_label = LABELS.contains(&name.as_str())
             && value
                 .as_str()
                 .is_some_and(|text| OTHER_LABELS.contains(&name.as_str()) || names_tool(text));
-        if !is_label {
+        if is_label {
+            continue;
+        }
+        let is_structure = matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_));
+        if !is_wrapper(name) || !is_structure || wrapper.is_some() {
             return None;
         }
+        wrapper = Some(name.as_str());
     }
     wrapper
 }
