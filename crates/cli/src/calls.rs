@@ -5,7 +5,8 @@ use clap::Args;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::quote_long_numbers;
 use picktools_provider::{
-    Answer, Arguments, CallStream, EventReader, Provider, ResponseError, ToolCall, calls_in_text,
+    Answer, Arguments, CallStream, EventReader, Provider, ResponseError, ToolCall, call_mark,
+    calls_in_text,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -117,8 +118,8 @@ pub(super) struct TextCallArgs {
     /// Read calls that a local model wrote in its text.
     ///
     /// If the answer has no other calls, its text is searched for the forms of Hermes, Qwen, Llama,
-    /// Mistral, Granite, Phi, DeepSeek, functionary, Python lists, harmony and Anthropic. Only names
-    /// of tools that the model was shown count. Examples in code fences stay text. The
+    /// Mistral, Granite, Phi, DeepSeek, GLM, Kimi, functionary, Python lists, harmony and Anthropic.
+    /// Only names of tools that the model was shown count. Examples in code fences stay text. The
     /// file may also be the text itself.
     #[arg(long, help_heading = heading::CALLS)]
     pub(super) text_calls: bool,
@@ -128,7 +129,14 @@ pub(super) struct TextCallArgs {
 fn text_warning(answer: &Answer, args: TextCallArgs) -> Option<String> {
     let text = answer.text.as_deref().filter(|_| answer.calls.is_empty())?;
     let looks_like = calls_in_text(text, &|_| true).calls;
-    let name = marked(&looks_like.first()?.name, MAX_NAME_CHARS).into_owned();
+    let Some(call) = looks_like.first() else {
+        let mark = call_mark(text)?;
+        return Some(format!(
+            "the answer has no calls, but its text has the mark of a call ({mark}) with content \
+             that cannot be read"
+        ));
+    };
+    let name = marked(&call.name, MAX_NAME_CHARS).into_owned();
     Some(if args.text_calls {
         format!("the text of the answer looks like a call of {name}, which is not a shown tool")
     } else {

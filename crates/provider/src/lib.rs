@@ -55,7 +55,7 @@ pub use format::Endpoint;
 use format::{Format, Strictness};
 pub use results::CallResult;
 pub use stream::CallStream;
-pub use text_calls::{TextCalls, calls_in_text, possible_call};
+pub use text_calls::{TextCalls, call_mark, calls_in_text, possible_call};
 pub use tokens::Tokenizer;
 pub use transcript::{Turn, query_from_transcript, query_from_turns, query_from_value, turns};
 pub use translate::{

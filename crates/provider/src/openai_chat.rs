@@ -60,6 +60,9 @@ impl Format for OpenAiChat {
                 partial.calls.add(function_call(&call)?)?;
             }
         }
+        if let Some(call) = only_older_call(&message) {
+            partial.calls.add(older_call(&call)?)?;
+        }
         if let Some(text) = message.text_if_any("content") {
             partial.push_text(text);
         }
@@ -77,11 +80,16 @@ impl Format for OpenAiChat {
             {
                 continue;
             }
-            if let Some(message) = choice.get("delta") {
+            // Some servers send a complete message at the end. It repeats calls that came in pieces.
+            let complete = choice.get("message").filter(|_| stream.is_empty());
+            if let Some(message) = choice.get("delta").or(complete) {
                 for delta in message.object()?.optional_list("tool_calls")? {
                     if is_function(&delta)? {
                         stream.take(call_piece(&delta)?)?;
                     }
+                }
+                if let Some(call) = only_older_call(&message) {
+                    stream.take(function_piece(&call)?)?;
                 }
                 if let Some(text) = message.text_if_any("content") {
                     stream.push_text(text);
@@ -150,6 +158,25 @@ pub(super) fn function_call(call: &JsonCursor<'_>) -> Result<ToolCall, ResponseE
     })
 }
 
+/// Returns the single `function_call` of the older API. Beside `tool_calls` it repeats one of them.
+fn only_older_call<'v>(message: &JsonCursor<'v>) -> Option<JsonCursor<'v>> {
+    let has_calls = |calls: &JsonCursor<'_>| calls.value.as_array().is_some_and(|c| !c.is_empty());
+    match message.get("tool_calls") {
+        Some(calls) if has_calls(&calls) => None,
+        _ => message.get("function_call"),
+    }
+}
+
+/// Parses the single `function_call` of the older API, which has no id.
+fn older_call(function: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
+    let function = function.object()?;
+    Ok(ToolCall {
+        id: None,
+        name: function.need("name")?.text()?.to_owned(),
+        arguments: function.arguments("arguments"),
+    })
+}
+
 /// Returns the names of the calls in a message, including the single `function_call` of the older
 /// API.
 pub(super) fn called_names(message: &Map<String, Value>) -> Vec<&Value> {
@@ -166,20 +193,24 @@ pub(super) fn called_names(message: &Map<String, Value>) -> Vec<&Value> {
 
 /// Reads an entry of `tool_calls` as a piece of a call.
 pub(super) fn call_piece<'v>(call: &JsonCursor<'v>) -> Result<CallPiece<'v>, ResponseError> {
-    let mut piece = CallPiece {
-        id: call
-            .object()?
-            .optional_text("id")?
-            .filter(|id| !id.is_empty()),
-        ..CallPiece::default()
+    let mut piece = match call.get("function") {
+        Some(function) => function_piece(&function)?,
+        None => CallPiece::default(),
     };
+    let id = call.object()?.optional_text("id")?;
+    piece.id = id.filter(|id| !id.is_empty());
     if let Some(index) = call.get("index") {
         piece.index = Some(index.whole_number()?);
     }
-    if let Some(function) = call.get("function") {
-        let name = function.object()?.optional_text("name")?;
-        piece.name = name.filter(|name| !name.is_empty());
-        piece.arguments = function.argument_piece("arguments");
-    }
     Ok(piece)
+}
+
+/// Reads the name and the arguments of a piece.
+fn function_piece<'v>(function: &JsonCursor<'v>) -> Result<CallPiece<'v>, ResponseError> {
+    let name = function.object()?.optional_text("name")?;
+    Ok(CallPiece {
+        name: name.filter(|name| !name.is_empty()),
+        arguments: function.argument_piece("arguments"),
+        ..CallPiece::default()
+    })
 }

@@ -761,3 +761,37 @@ fn read_only_mode_allows_only_known_readers() {
     let output = picktools(&pick).output().expect("it runs");
     assert_eq!(stderr(&output), "", "every catalog knows the mode");
 }
+
+#[test]
+fn call_in_text_that_cannot_be_read_is_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("answer.json");
+    let file = file.to_str().expect("the path is UTF-8");
+    let arguments = [
+        "validate",
+        "--catalog",
+        TERMINAL,
+        "--calls",
+        file,
+        "--provider",
+        "openai",
+    ];
+    for (text, is_reported) in [
+        (
+            "<tool_call>\n{\"name\": \"terminalRun\", \"arguments\": {</tool_call>",
+            true,
+        ),
+        ("[TOOL_CALLS]terminalRun: ls", true),
+        ("Write `<tool_call>` in front of a call.", false),
+    ] {
+        let message = json!({"role": "assistant", "content": text});
+        let answer = json!({"choices": [{"message": message, "finish_reason": "stop"}]});
+        fs::write(file, answer.to_string()).expect("a file");
+        for more in [&[][..], &["--text-calls"]] {
+            let output = picktools(&[&arguments[..], more].concat()).output();
+            let message = stderr(&output.expect("it runs"));
+            let reported = message.contains("has the mark of a call");
+            assert_eq!(reported, is_reported, "{text}: {message}");
+        }
+    }
+}

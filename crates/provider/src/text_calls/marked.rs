@@ -1,5 +1,5 @@
-//! Calls behind special tokens: Llama, Mistral, Granite, DeepSeek, functionary, and the harmony
-//! format.
+//! Calls behind special tokens: Llama, Mistral, Granite, DeepSeek, Kimi, functionary, and the
+//! harmony format.
 
 use super::bare::{python_call, python_list};
 use super::literal::Cursor;
@@ -18,6 +18,9 @@ pub(super) fn read_marked_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     }
     if cursor.rest().starts_with("<｜") {
         return deepseek(cursor);
+    }
+    if cursor.rest().starts_with("<|tool_call") {
+        return kimi(cursor);
     }
     if cursor.rest().starts_with("<|from|>") || cursor.rest().starts_with("<|recipient|>") {
         return functionary_message(cursor);
@@ -107,6 +110,46 @@ fn deepseek_call(cursor: &mut Cursor<'_>) -> Option<CallInText> {
         cursor.skip_space();
     }
     cursor.skip("<｜tool▁call▁end｜>");
+    call.range.end = cursor.at;
+    Some(call)
+}
+
+/// Reads the calls of Kimi. The tokens around all calls may be missing.
+fn kimi(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+    cursor.skip("<|tool_calls_section_begin|>");
+    let mut calls = Vec::new();
+    let mut end = cursor.at;
+    loop {
+        cursor.skip_space();
+        if !cursor.rest().starts_with("<|tool_call_begin|>") {
+            break;
+        }
+        calls.push(kimi_call(cursor)?);
+        end = cursor.at;
+    }
+    if cursor.skip("<|tool_calls_section_end|>") {
+        end = cursor.at;
+    }
+    (!calls.is_empty()).then_some(CallBlock { calls, end })
+}
+
+/// Reads one call of Kimi. Its id is `functions.name:number`.
+fn kimi_call(cursor: &mut Cursor<'_>) -> Option<CallInText> {
+    let start = cursor.at;
+    cursor.expect("<|tool_call_begin|>")?;
+    cursor.skip_space();
+    let id = cursor.take_while(is_name_byte);
+    cursor.skip_space();
+    cursor.expect("<|tool_call_argument_begin|>")?;
+    let name = id.strip_prefix("functions.").unwrap_or(id);
+    let name = match name.rsplit_once(':') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => name,
+    };
+    let mut call = call_with_arguments(cursor, name, start)?;
+    call.id = Some(id.to_owned());
+    cursor.skip_space();
+    cursor.skip("<|tool_call_end|>");
     call.range.end = cursor.at;
     Some(call)
 }

@@ -47,12 +47,7 @@ pub struct TextCalls {
 /// assert!(calls_in_text(text, &|name| name == "time").calls.is_empty());
 /// ```
 pub fn calls_in_text(text: &str, is_shown: &dyn Fn(&str) -> bool) -> TextCalls {
-    let mut scanner = Scanner {
-        cursor: Cursor { text, at: 0 },
-        start_of_text: 0,
-        has_no_end_of_reasoning: false,
-        work_left: text.len().saturating_mul(WORK_PER_BYTE),
-    };
+    let mut scanner = Scanner::new(text);
     let mut remaining = String::new();
     let mut calls = Vec::new();
     let mut copied = 0;
@@ -87,6 +82,44 @@ pub fn calls_in_text(text: &str, is_shown: &dyn Fn(&str) -> bool) -> TextCalls {
     TextCalls {
         text: remaining,
         calls,
+    }
+}
+
+/// The texts that only calls start with.
+const CALL_MARKS: [&str; 9] = [
+    "<tool_call>",
+    "<function_call>",
+    "<function_calls>",
+    "<function=",
+    "<|python_tag|>",
+    "<|tool_call|>",
+    "<|tool_call_begin|>",
+    "<｜tool▁call▁begin｜>",
+    "[TOOL_CALLS]",
+];
+
+/// Returns the mark of the first call in a text, readable or not. Examples in code fences and code
+/// spans, and the reasoning, have no marks.
+///
+/// ```
+/// use picktools_provider::call_mark;
+///
+/// assert_eq!(call_mark("<tool_call>{\"name\": \"a\", </tool_call>"), Some("<tool_call>"));
+/// assert_eq!(call_mark("Write `<tool_call>` first."), None);
+/// ```
+pub fn call_mark(text: &str) -> Option<&'static str> {
+    let mut scanner = Scanner::new(text);
+    loop {
+        let rest = scanner.cursor.rest();
+        scanner.cursor.at += rest.find(['<', '[', '`', '~'])?;
+        if scanner.skip_quoted() {
+            continue;
+        }
+        let rest = scanner.cursor.rest();
+        if let Some(mark) = CALL_MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
+            return Some(mark);
+        }
+        scanner.cursor.at += 1;
     }
 }
 
@@ -155,6 +188,17 @@ struct Scanner<'t> {
     has_no_end_of_reasoning: bool,
     /// The number of bytes that further failed attempts may read.
     work_left: usize,
+}
+
+impl<'t> Scanner<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            cursor: Cursor { text, at: 0 },
+            start_of_text: 0,
+            has_no_end_of_reasoning: false,
+            work_left: text.len().saturating_mul(WORK_PER_BYTE),
+        }
+    }
 }
 
 impl Scanner<'_> {

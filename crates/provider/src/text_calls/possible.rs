@@ -4,14 +4,17 @@ use super::is_name_byte;
 use super::literal::Cursor;
 
 /// The texts with which marked calls start.
-const OPENINGS: [&str; 15] = [
+const OPENINGS: [&str; 18] = [
     "<tool_call>",
     "<function=",
     "<function_calls>",
+    "<function_call>",
     "<invoke ",
     "<|python_tag|>",
     "<|python_start|>",
     "<|tool_call|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "<|from|>",

@@ -1,14 +1,22 @@
-//! Calls in tags: Hermes and Qwen, Qwen3-Coder, functionary, and Anthropic's invoke.
+//! Calls in tags: Hermes and Qwen, Qwen3-Coder, GLM, functionary, and Anthropic's invoke.
 
 use serde_json::{Map, Value};
 
 use super::literal::Cursor;
 use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
+/// The tags around calls, with their ends.
+const CALL_TAGS: [(&str, &str); 2] = [
+    ("<tool_call>", "</tool_call>"),
+    ("<function_call>", "</function_call>"),
+];
+
 /// Reads calls in tags.
 pub(super) fn read_tagged_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
-    if cursor.skip("<tool_call>") {
-        return tool_call(cursor);
+    for (open, close) in CALL_TAGS {
+        if cursor.skip(open) {
+            return tool_call(cursor, close);
+        }
     }
     let calls = if cursor.rest().starts_with("<function=") {
         vec![function(cursor)?]
@@ -19,25 +27,68 @@ pub(super) fn read_tagged_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
     Some(CallBlock { calls, end })
 }
 
-/// Reads the content of `<tool_call>`: JSON, or the functions of Qwen3-Coder. Some models leave the
-/// closing tag out.
-fn tool_call(cursor: &mut Cursor<'_>) -> Option<CallBlock> {
+/// Reads the content of `<tool_call>`: JSON, also in a code fence, the functions of Qwen3-Coder, or
+/// the name and the pairs of GLM. Some models leave the closing tag out.
+fn tool_call(cursor: &mut Cursor<'_>, close: &str) -> Option<CallBlock> {
     cursor.skip_space();
-    let mut calls = Vec::new();
-    if cursor.rest().starts_with("<function=") {
-        while cursor.rest().starts_with("<function=") {
-            calls.push(function(cursor)?);
-            cursor.skip_space();
-        }
-    } else {
-        calls = json_calls(cursor)?;
-    }
+    let calls = match cursor.peek()? {
+        b'<' => functions(cursor)?,
+        b'{' | b'[' => json_calls(cursor)?,
+        b'`' => fenced_calls(cursor)?,
+        _ => vec![named_pairs(cursor, close)?],
+    };
     let mut end = cursor.at;
     cursor.skip_space();
-    if cursor.skip("</tool_call>") {
+    if cursor.skip(close) {
         end = cursor.at;
     }
     Some(CallBlock { calls, end })
+}
+
+/// Reads the functions of Qwen3-Coder, one behind the other.
+fn functions(cursor: &mut Cursor<'_>) -> Option<Vec<CallInText>> {
+    let mut calls = Vec::new();
+    while cursor.rest().starts_with("<function=") {
+        calls.push(function(cursor)?);
+        cursor.skip_space();
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+/// Reads JSON calls in a code fence.
+fn fenced_calls(cursor: &mut Cursor<'_>) -> Option<Vec<CallInText>> {
+    cursor.expect("```")?;
+    cursor.skip("json");
+    let calls = json_calls(cursor)?;
+    cursor.skip_space();
+    cursor.expect("```")?;
+    Some(calls)
+}
+
+/// Reads the call of GLM: the name, and each argument as `<arg_key>` and `<arg_value>`.
+fn named_pairs(cursor: &mut Cursor<'_>, close: &str) -> Option<CallInText> {
+    let start = cursor.at;
+    let name = cursor.take_while(is_name_byte);
+    let mut arguments = Map::new();
+    let mut end = cursor.at;
+    cursor.skip_space();
+    while cursor.skip("<arg_key>") {
+        let key = cursor.take_until(&["</arg_key>"])?.trim();
+        cursor.skip("</arg_key>");
+        cursor.skip_space();
+        cursor.expect("<arg_value>")?;
+        let value = unwrap_lines(cursor.take_until(&["</arg_value>"])?);
+        cursor.skip("</arg_value>");
+        if arguments.insert(key.to_owned(), value.into()).is_some() {
+            return None;
+        }
+        end = cursor.at;
+        cursor.skip_space();
+    }
+    // Without arguments, only the closing tag tells a name from a word of a sentence.
+    let is_call = !arguments.is_empty() || cursor.rest().starts_with(close);
+    let call = CallInText::new(name, Value::Object(arguments), start..end);
+    (is_call && !name.is_empty()).then_some(call)
 }
 
 /// Reads `<function=name>` with parameters in tags, or with a JSON object.

@@ -303,6 +303,53 @@ fn chat_arguments_as_an_object_are_read() {
     );
 }
 
+#[test]
+fn chat_calls_of_the_older_api_are_read() {
+    let delta = |call: Value| json!({"choices": [{"index": 0, "delta": {"function_call": call}}]});
+    let events = [
+        delta(json!({"name": "get_weather", "arguments": ""})),
+        delta(json!({"arguments": "{\"city\": "})),
+        delta(json!({"arguments": "\"Oslo\"}"})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "function_call"}]}),
+    ];
+    let mut stream = CallStream::new(Provider::OpenAiChat);
+    for event in &events {
+        stream.push(event).expect("a valid event");
+    }
+    let streamed = stream.finish().expect("a complete answer");
+    let function = json!({"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"});
+    let message = json!({"role": "assistant", "content": null, "function_call": function});
+    let answer = json!({"choices": [{"message": message, "finish_reason": "function_call"}]});
+    let complete = Provider::OpenAiChat.calls(&answer).expect("valid");
+    let both =
+        json!({"function_call": function, "tool_calls": [{"id": "a", "function": function}]});
+    let both = json!({"choices": [{"message": both, "finish_reason": "tool_calls"}]});
+    let one = Provider::OpenAiChat.calls(&both).expect("valid");
+    for calls in [streamed, complete, one] {
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0].name, "get_weather");
+        assert_eq!(arguments(&calls[0]), json!({"city": "Oslo"}));
+    }
+}
+
+#[test]
+fn chat_message_at_the_end_of_a_stream_is_read_once() {
+    let function = json!({"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"});
+    let calls = json!([{"index": 0, "id": "a", "type": "function", "function": function}]);
+    let pieces = json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]});
+    let last = json!({"choices": [{"index": 0, "message": {"tool_calls": calls},
+        "finish_reason": "tool_calls"}]});
+    for events in [vec![last.clone()], vec![pieces, last]] {
+        let mut stream = CallStream::new(Provider::OpenAiChat);
+        for event in &events {
+            stream.push(event).expect("a valid event");
+        }
+        let calls = stream.finish().expect("a complete answer");
+        assert_eq!(calls.len(), 1);
+        assert_eq!(arguments(&calls[0]), json!({"city": "Oslo"}));
+    }
+}
+
 fn block(index: u64, id: &str, name: &str, input: Value) -> Value {
     json!({"type": "content_block_start", "index": index,
         "content_block": {"type": "tool_use", "id": id, "name": name, "input": input}})

@@ -48,6 +48,12 @@ fn forms(city: &str) -> Vec<String> {
              <｜tool▁calls▁end｜><｜end▁of▁sentence｜>"
         )
     };
+    let kimi = |object: &str| {
+        format!(
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0\
+             <|tool_call_argument_begin|>{object}<|tool_call_end|><|tool_calls_section_end|>"
+        )
+    };
     vec![
         format!("<tool_call>\n{arguments}\n</tool_call>"),
         format!("<tool_call>{arguments}"),
@@ -95,6 +101,16 @@ fn forms(city: &str) -> Vec<String> {
         )),
         deepseek(&format!("get_weather<｜tool▁sep｜>{object}")),
         format!("<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{object}<｜tool▁call▁end｜>"),
+        format!("<tool_call>\n```json\n{arguments}\n```\n</tool_call>"),
+        format!("<function_call> {arguments} </function_call>"),
+        format!(
+            "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>{city}</arg_value>\n\
+             </tool_call>"
+        ),
+        kimi(&object),
+        kimi(&object)
+            .replace("<|tool_calls_section_begin|>", "")
+            .replace("<|tool_calls_section_end|>", ""),
         invoke(""),
         invoke("ns:"),
         format!(
