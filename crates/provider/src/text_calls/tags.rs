@@ -71,6 +71,7 @@ fn named_pairs(cursor: &mut Cursor<'_>, close: &str) -> Option<CallInText> {
     let name = cursor.take_while(is_name_byte);
     let mut arguments = Map::new();
     let mut end = cursor.at;
+    let ends_line = cursor.rest().starts_with('\n');
     cursor.skip_space();
     while cursor.skip("<arg_key>") {
         let key = cursor.take_until(&["</arg_key>"])?.trim();
@@ -85,8 +86,8 @@ fn named_pairs(cursor: &mut Cursor<'_>, close: &str) -> Option<CallInText> {
         end = cursor.at;
         cursor.skip_space();
     }
-    // Without arguments, only the closing tag tells a name from a word of a sentence.
-    let is_call = !arguments.is_empty() || cursor.rest().starts_with(close);
+    // Without arguments, only the line and the closing tag tell a name from a word.
+    let is_call = !arguments.is_empty() || ends_line && cursor.rest().starts_with(close);
     let call = CallInText::new(name, Value::Object(arguments), start..end);
     (is_call && !name.is_empty()).then_some(call)
 }

@@ -139,6 +139,8 @@ fn every_form_is_read_and_leaves_the_text_around() {
     assert_eq!(parts(list).0, expected, "Python");
     let semicolon = r#"{"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": "search", "parameters": {"q": 1}}"#;
     assert_eq!(parts(semicolon).0, expected, "Llama");
+    let empty = "<tool_call>search\n</tool_call>";
+    assert_eq!(parts(empty).0, [("search".to_owned(), json!({}))], "GLM");
     let array = r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "search", "arguments": {"q": 1}}]"#;
     assert_eq!(parts(array).0, expected, "Granite");
     for deepseek in [
