@@ -1,14 +1,13 @@
 //! Translations to a provider's format, and the validation of a model's calls.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use picktools::Access;
 use picktools::names::Advertising;
-use picktools_call::Hydrator;
-use picktools_call::{CallError, HydratedCall};
-use picktools_provider::Provider;
-use picktools_provider::{Arguments, ToolCall, TranslateOptions};
+use picktools_call::{CallError, HydratedCall, Hydrator, PendingCall, ValidCall};
+use picktools_provider::{Arguments, CallResult, Provider, ToolCall, TranslateOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use serde::Serialize;
@@ -122,7 +121,41 @@ enum CallValidation {
         name: String,
         error: CallError,
         message: String,
+        /// The refusal, with the names of tools that the model knows.
+        #[serde(skip)]
+        result: CallResult,
     },
+}
+
+impl Call {
+    /// Returns a call that can run.
+    pub(crate) fn ready(call: ValidCall) -> Self {
+        Self(CallValidation::Valid(Box::new(HydratedCall::Ready(call))))
+    }
+
+    /// Returns a call that waits for approval.
+    pub(crate) fn waiting(call: PendingCall) -> Self {
+        Self(CallValidation::Valid(Box::new(
+            HydratedCall::NeedsApproval(call),
+        )))
+    }
+
+    /// Returns the call if it waits for approval.
+    pub(crate) fn pending(&self) -> Option<&PendingCall> {
+        match &self.0 {
+            CallValidation::Valid(call) => match &**call {
+                HydratedCall::NeedsApproval(call) => Some(call),
+                HydratedCall::Ready(_) => None,
+            },
+            CallValidation::Refused { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<Call {:?} {}>", self.name(), self.status())
+    }
 }
 
 #[pymethods]
@@ -141,10 +174,7 @@ impl Call {
     #[getter]
     fn id(&self) -> Option<&str> {
         match &self.0 {
-            CallValidation::Valid(call) => match &**call {
-                HydratedCall::Ready(call) => call.id(),
-                HydratedCall::NeedsApproval(_) => None,
-            },
+            CallValidation::Valid(call) => call.id(),
             CallValidation::Refused { id, .. } => id.as_deref(),
         }
     }
@@ -196,6 +226,51 @@ impl Call {
         }
     }
 
+    /// The reason for which the call waits for approval. None if it does not wait.
+    #[getter]
+    fn awaits(&self) -> Option<String> {
+        self.pending().map(|call| call.awaits().to_string())
+    }
+
+    /// Returns the result of a call that ran, for `results`. The status of the call must be `ready`.
+    fn result(&self, output: &Bound<'_, PyAny>) -> PyResult<ModelResult> {
+        if let CallValidation::Valid(call) = &self.0
+            && let HydratedCall::Ready(call) = &**call
+        {
+            let output = convert::value(output, "output")?;
+            return Ok(ModelResult(call.result(Ok(output))));
+        }
+        let message = format_args!("{self} cannot run; use failed");
+        Err(errors::argument(output.py(), "output", message))
+    }
+
+    /// Returns the result of a call that failed, was denied or was refused, for `results`. A refused
+    /// call has a message of its own.
+    #[pyo3(signature = (message = None))]
+    fn failed(&self, py: Python<'_>, message: Option<&Bound<'_, PyAny>>) -> PyResult<ModelResult> {
+        let message = message
+            .map(|message| convert::string(message, "message"))
+            .transpose()?;
+        let result = match (&self.0, message) {
+            (CallValidation::Refused { result, .. }, None) => result.clone(),
+            (CallValidation::Refused { result, .. }, Some(message)) => CallResult {
+                outcome: Err(message),
+                ..result.clone()
+            },
+            (CallValidation::Valid(call), message) => match (&**call, message) {
+                (HydratedCall::Ready(call), Some(message)) => call.result(Err(message)),
+                (HydratedCall::NeedsApproval(call), message) => {
+                    call.refused(message.unwrap_or_else(|| NOT_APPROVED.to_owned()))
+                }
+                (HydratedCall::Ready(_), None) => {
+                    let message = "say why the call failed";
+                    return Err(errors::argument(py, "message", message));
+                }
+            },
+        };
+        Ok(ModelResult(result))
+    }
+
     /// Returns the validated call as JSON.
     fn to_json(&self) -> PyResult<String> {
         convert::json(&self.0)
@@ -207,8 +282,56 @@ impl Call {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Call {:?} {}>", self.name(), self.status())
+        self.to_string()
     }
+}
+
+/// The message for the model about a call that nobody approved.
+const NOT_APPROVED: &str = "the call was not approved";
+
+/// The result of one call, for the model.
+#[pyclass(frozen, module = "picktools", name = "CallResult")]
+pub(crate) struct ModelResult(CallResult);
+
+#[pymethods]
+impl ModelResult {
+    fn __repr__(&self) -> String {
+        let outcome = match &self.0.outcome {
+            Ok(_) => "done",
+            Err(_) => "failed",
+        };
+        format!("<CallResult {:?} {outcome}>", self.0.name)
+    }
+}
+
+/// Writes the results of a model's calls for the next API request, in the format of a provider.
+///
+/// They are messages for OpenAI Chat and Ollama, and items for OpenAI Responses. Anthropic and
+/// Gemini get one message with all results. For MCP each is a `CallToolResult`.
+#[pyfunction]
+pub(crate) fn results<'py>(
+    provider: &Bound<'py, PyAny>,
+    results: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = provider.py();
+    let provider = self::provider(provider)?;
+    let mut call_results = Vec::new();
+    for (index, item) in convert::items(results, "results")?.enumerate() {
+        let item = item?;
+        let Ok(result) = item.cast::<ModelResult>() else {
+            let expected = "a CallResult, as Call.result and Call.failed return it";
+            return Err(errors::argument_type(
+                &item,
+                &format!("results[{index}]"),
+                expected,
+            ));
+        };
+        call_results.push(result.get().0.clone());
+    }
+    let messages = provider
+        .results(&call_results)
+        .map_err(|error| errors::argument(py, "results", error))?;
+    convert::to_python(py, &messages)
 }
 
 /// Validates calls against the schemas of the tools and the access policy of the caller.
@@ -248,6 +371,7 @@ fn validate_call(hydrator: &Hydrator, call: ToolCall) -> Call {
         Err(error) => {
             let message = error.to_string();
             CallValidation::Refused {
+                result: hydrator.error_result(&call, &error),
                 status: "refused",
                 id: call.id,
                 name: call.name,

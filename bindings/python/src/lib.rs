@@ -5,6 +5,7 @@
 //! interpreter's lock is released.
 
 mod answers;
+mod approvals;
 mod calls;
 mod catalog;
 mod convert;
@@ -27,7 +28,9 @@ mod _native {
     #[pymodule_export]
     use crate::answers::{Pick, Selection};
     #[pymodule_export]
-    use crate::calls::{Call, Translation};
+    use crate::approvals::ApprovalTickets;
+    #[pymodule_export]
+    use crate::calls::{Call, ModelResult, Translation, results};
     #[pymodule_export]
     use crate::catalog::{Catalog, check};
     #[pymodule_export]

@@ -11,7 +11,9 @@
 """
 
 from ._native import (
+    Approvals,
     Call,
+    CallResult,
     Catalog,
     Engine,
     Pick,
@@ -21,6 +23,7 @@ from ._native import (
     __version__,
     check,
     evaluate,
+    results,
 )
 from .errors import (
     ArgumentError,
@@ -33,9 +36,11 @@ from .errors import (
 )
 
 __all__ = [
+    "Approvals",
     "ArgumentError",
     "ArgumentTypeError",
     "Call",
+    "CallResult",
     "Catalog",
     "CatalogError",
     "Engine",
@@ -50,4 +55,5 @@ __all__ = [
     "__version__",
     "check",
     "evaluate",
+    "results",
 ]
