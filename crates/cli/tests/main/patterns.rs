@@ -38,10 +38,12 @@ fn excluded_patterns_match_the_same_tools_in_pick_and_validate() {
     let calls = calls.display().to_string();
     for PatternCase { pattern, tools } in patterns {
         let exclude = ["--exclude", &pattern, "--catalog", &catalog, "--json"];
-        let pick = picktools(&[&["pick", "handle things"], &exclude[..]].concat()).output();
-        let pick = pick.expect("it runs");
-        let validate = picktools(&[&["validate", "--calls", &calls], &exclude[..]].concat());
-        let validate = { validate }.output().expect("it runs");
+        let run = |command: &[&str]| {
+            let output = picktools(&[command, &exclude].concat()).output();
+            output.expect("it runs")
+        };
+        let pick = run(&["pick", "handle things"]);
+        let validate = run(&["validate", "--calls", &calls]);
         if tools.is_empty() {
             for output in [pick, validate] {
                 assert_eq!(output.status.code(), Some(2), "{pattern}");
