@@ -231,14 +231,15 @@ mod tests {
     };
     use crate::text::TermKind;
 
-    const WORDS: [&str; 6] = ["read", "file", "mail", "weather", "city", "report"];
+    const WORDS: [&str; 6] = ["read", "file", "mail", "room", "map", "report"];
 
+    /// A catalog of 40 tools of five sources. The last four equal the first ones.
     fn catalog() -> Catalog {
         let tools = (0..40).map(|number| {
             let words = [1, 2, 3, 5, 7].map(|step| WORDS[number * step % WORDS.len()]);
-            let name = format!("{}_{number}", words[0]);
+            let name = format!("{}_{}", words[0], number % 36);
             let mut tool = Tool::without_arguments(name, words.join(" "));
-            tool.source = Some(format!("source_{}", number % 4));
+            tool.source = Some(format!("source_{}", number % 5));
             tool.id = tool.qualified_name();
             tool
         });
@@ -290,6 +291,7 @@ mod tests {
             ..IndexConfig::default()
         };
         let built = Index::build(catalog(), config).expect("indexed");
+        assert_eq!(built.duplicates.len(), 8);
         let (context, rows) = published(&built);
         let mut terms = RequestTerms::default();
         let sources: BTreeMap<u64, u32> = built.source_term_counts().into_iter().collect();
