@@ -1,11 +1,16 @@
 //! The engine: the composition of the stages.
 //!
 //! An [`Engine`] owns the index and the components that are built once for a catalog.
-//! [`Engine::pick`] runs the pipeline. A request passes each stage once:
+//! [`Engine::pick`] runs the pipeline. Each stage takes the values of earlier stages and returns a
+//! new one, which does not change:
 //!
 //! ```text
-//! eligibility → keyword ‖ semantic → fuse → prior (or a custom scorer)
-//!     → skills → min_score → rerank → select → budget → explain
+//! ResolvedRequest   the options, eligible tools, named tools and subqueries
+//!   → Retrieval       the signals of the retrievers
+//!   → RequestRanking  a score per tool, by the retrievers or by a custom scorer
+//!   → Shortlist       the candidates, after `min_score` and the reranker
+//!   → Decisions       the picks, and the tools that a limit excluded
+//!   → Selection       the picks within the token budget, with their reasons
 //! ```
 //!
 //! Skills pass the same stages over an index of their own, and the tools of picked skills are
@@ -15,42 +20,45 @@
 //! may be slow: embedding the request, a custom scorer and a reranker. With a deadline, they run on
 //! a thread that is abandoned when the deadline passes.
 
+// Modules are in reading order: each uses only those above it (`tests/main/architecture.rs`).
+mod report;
+mod named;
+mod request;
+mod embeddings;
+mod retrieval;
+mod ranking;
+mod shortlist;
+mod rerank;
+mod decisions;
+mod explain;
+mod skills;
 mod aliases;
 mod blocked;
-mod builder;
+mod outcome;
 mod built_in;
-mod candidates;
-mod explain;
+mod builder;
+mod once;
 #[cfg(test)]
 mod narrowed;
-mod once;
-mod parts;
-mod ranked;
-mod report;
-mod request;
-mod rerank;
 #[cfg(test)]
 mod segmented;
-mod set;
-mod signals;
-mod skills;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use self::builder::EngineBuilder;
 pub use self::built_in::BuiltInScorer;
-use self::candidates::Candidates;
-use self::explain::Explainer;
+use self::decisions::Decisions;
+pub use self::embeddings::Embeddings;
 pub use self::once::{pick_tools, pick_tools_with};
-use self::parts::SubqueryResults;
-use self::ranked::RequestRanking;
+use self::outcome::PickOutcome;
+use self::ranking::{CustomScorer, RankingInputs, RequestRanking};
 use self::report::Report;
-use self::request::Request;
-pub use self::signals::Embeddings;
-use self::skills::SkillIndex;
+use self::request::{CatalogIndexes, ResolvedRequest};
+use self::retrieval::{RequestRetriever, Retrieval};
+use self::shortlist::Shortlist;
+use self::skills::{PickedSkills, SkillIndex};
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, ChangeError, Changes};
 use crate::examples::{ExampleStats, Examples};
@@ -64,8 +72,7 @@ use crate::query::Query;
 use crate::rerank::{Rerank, Reranker};
 use crate::saved::SavedError;
 use crate::scorer::Scorer;
-use crate::select::{Decision, picks};
-use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
+use crate::selection::{Selection, Stage};
 use crate::sequences::{Prior, SequenceStats};
 use crate::tokens::TokenCounter;
 
@@ -91,9 +98,7 @@ pub struct Engine {
     skills: Option<Arc<SkillIndex>>,
     prior: Option<Arc<Prior>>,
     examples: Option<Arc<ExampleIndex>>,
-    scorer: Option<Arc<dyn Scorer>>,
-    /// The number of tools that the scorer receives, if not all.
-    shortlist: Option<usize>,
+    scorer: Option<CustomScorer>,
     reranker: Option<Arc<dyn Reranker>>,
     /// The token costs of definitions, if the engine has a token counter.
     costs: Option<Arc<CostTable>>,
@@ -106,8 +111,7 @@ impl fmt::Debug for Engine {
             .field("skills", &self.skills)
             .field("sequences", &self.sequence_stats())
             .field("examples", &self.example_stats())
-            .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name()))
-            .field("shortlist", &self.shortlist)
+            .field("scorer", &self.scorer)
             .field(
                 "reranker",
                 &self.reranker.as_ref().map(|reranker| reranker.name()),
@@ -129,20 +133,6 @@ pub enum UpdateError {
 }
 
 impl Engine {
-    /// Indexes a catalog for keywords and, with the static model, for semantic similarity.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`] if the index cannot be built.
-    pub fn new(catalog: Catalog) -> Result<Self, IndexError> {
-        Self::builder(catalog).build()
-    }
-
-    /// Returns a builder, for example to use another model or none.
-    pub fn builder(catalog: Catalog) -> EngineBuilder {
-        EngineBuilder::new(catalog)
-    }
-
     /// Makes an engine from an index and its rows, with the examples of the tools. `example_totals`
     /// has the counts over the examples of all tools, if there are any.
     pub fn from_rows(
@@ -165,7 +155,6 @@ impl Engine {
             skills: None,
             prior: None,
             scorer: None,
-            shortlist: None,
             reranker: None,
             costs: token_counter.map(|counter| Arc::new(CostTable::new(counter))),
         })
@@ -347,8 +336,7 @@ impl Engine {
     #[must_use]
     pub fn with_scorer(&self, scorer: Arc<dyn Scorer>, shortlist: Option<usize>) -> Self {
         Self {
-            scorer: Some(scorer),
-            shortlist: shortlist.map(|tools| tools.max(1)),
+            scorer: Some(CustomScorer::new(scorer, shortlist)),
             ..self.clone()
         }
     }
@@ -384,144 +372,72 @@ impl Engine {
             return Err(PickError::NoReranker);
         }
         let mut report = Report::new();
-        let mut request =
-            Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
+        let mut retriever = RequestRetriever::new(embeddings);
+        let request = ResolvedRequest::new(self.indexes(), query, options)?;
         report.ran(Stage::Eligibility);
-        let mut subquery_results = None;
-        if self.scorer.is_none() {
-            subquery_results = SubqueryResults::new(&request, embeddings, &mut report);
-        }
-        let mut ranked = match &self.scorer {
-            Some(scorer) => {
-                ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report)
-            }
-            None => ranked::fuse(&request, subquery_results.as_mut(), embeddings, &mut report),
+        let retrieval = self.retrieve(&request, &mut retriever, &mut report);
+        let inputs = RankingInputs {
+            scorer: self.scorer.as_ref(),
+            prior: self.prior.as_deref(),
         };
-        if let Some(prior) = &self.prior {
-            ranked::raise(prior, &request, &mut ranked, &mut report);
-        }
-        let mut skills = None;
-        let mut skill_tool_names = Vec::new();
-        if let Some(index) = &self.skills {
-            let picked = index.pick(&request, &ranked, embeddings, &mut report)?;
-            request.needed = index.needed(&picked);
-            let skill_tools = request.skill_tools();
-            ranked::rescore_all(
-                &mut ranked,
-                skill_tools.into_iter(),
-                &mut request,
-                embeddings,
-            );
-            skill_tool_names = index.tool_names(&picked);
-            skills = Some((index, picked));
-        }
-        if request.shows_nothing(&ranked) {
-            let fallbacks: BTreeSet<_> = request.ranked_fallbacks().collect();
-            let fallbacks = fallbacks.into_iter();
-            ranked::rescore_all(&mut ranked, fallbacks, &mut request, embeddings);
-        }
+        let ranking = ranking::rank(&request, retrieval, inputs, &mut report);
+        let skills = self.pick_skills(&request, &*ranking, &mut retriever, &mut report)?;
+        let skill_tools = skills.as_ref().map(PickedSkills::tools).unwrap_or_default();
+        let ranking = ranking.extended(&request, &skill_tools.eligible(&request));
         let reranker = self.reranker.as_ref();
-        let subqueries = parts::rank_subqueries(&request, subquery_results, &ranked);
         let window = rerank::window(&request, reranker);
-        let mut candidates = Candidates::new(&request, &ranked, subqueries, window, &mut report);
-        let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
-        let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
-        ranked::rescore_all(
-            &mut ranked,
-            picks(&decisions).map(|(tool, _)| tool),
-            &mut request,
-            embeddings,
-        );
-        let below_threshold = candidates.below_threshold(&request, &decisions);
-        let deprecated_aliases =
-            aliases::deprecated_aliases(&request, &skill_tool_names, &decisions);
-        let tokens = self.fit(&request, &ranked, &mut decisions)?;
-        let above_threshold = candidates.not_picked(&decisions);
-        let uses_fallback = report
-            .degraded
-            .iter()
-            .any(|degraded| degraded.stage == Stage::Semantic);
-        let explainer = Explainer::new(&request, &ranked, &decisions)
-            .candidates(&candidates)
-            .fallback(uses_fallback)
-            .reranked(reranked.as_ref());
-        let mut picks = explainer.picks();
-        let uncalibrated = ranked.uncalibrated();
-        let dropped = explainer.dropped();
-        let only_fallbacks = picks.iter().all(|pick| pick.provenance.fallback);
-        let may_classify = only_fallbacks && dropped.is_empty() && uncalibrated.is_none();
-        let mut nothing_fits = None;
-        if may_classify {
-            nothing_fits = ranked.nothing_fits(&self.index.catalog);
-        }
-        let mut considered = None;
-        if options.debug {
-            considered = Some(explainer.considered(&candidates.ranking, &picks));
-        }
-        let selection = Selection {
-            version: SELECTION_VERSION,
-            catalog_digest: self.index.catalog.digest().to_owned(),
-            snapshot: None,
-            scorer: ranked.scorer().to_owned(),
-            shortlisted: ranked.shortlisted(),
-            answerable: ranked.answerable(&picks),
-            nothing_fits,
-            skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
-            uncalibrated,
-            ineligible: explainer.ineligible(),
-            blocked: blocked::blocked_match(&request, &ranked),
-            above_threshold,
-            below_threshold,
-            deprecated_aliases,
-            unknown_in_use: request.in_use.unknown.clone(),
-            unknown_values: options.unknown_values(&self.index.catalog),
-            dropped,
-            scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
-            considered,
-            required: picks.split_off(explainer.pick_count()),
-            picks,
-            rerank: reranked.map(|reranked| reranked.report),
-            tokens,
-            stages: report.stages,
-            degraded: report.degraded,
-            timings: report.timings,
+        let shortlist = Shortlist::new(&request, &*ranking, skill_tools, window, &mut report);
+        let (shortlist, reranked) =
+            rerank::rerank(&request, &*ranking, reranker, shortlist, &mut report);
+        let decisions = Decisions::new(&request, &*ranking, &shortlist, &mut report);
+        let ranking = ranking.extended(&request, &decisions.picked());
+        let outcome = PickOutcome {
+            request: &request,
+            ranking: &*ranking,
+            shortlist: &shortlist,
+            reranked,
+            skills,
+            decisions: decisions.ordered_by(&*ranking),
+            report,
         };
-        // All definitions that are needed have been read by now.
-        match self.index.catalog.fault() {
-            Some(fault) => Err(PickError::Saved {
-                reason: fault.to_string(),
-            }),
-            None => Ok(selection),
+        outcome.into_selection(self.costs.as_deref())
+    }
+
+    /// Returns the indexes of the catalog.
+    fn indexes(&self) -> CatalogIndexes<'_> {
+        CatalogIndexes::new(&self.index, self.examples.as_deref())
+    }
+
+    /// Runs the retrievers. A custom scorer needs them for a shortlist only.
+    fn retrieve<'q>(
+        &self,
+        request: &ResolvedRequest<'q>,
+        retriever: &mut RequestRetriever<'_>,
+        report: &mut Report,
+    ) -> Retrieval<'q> {
+        match &self.scorer {
+            None => retriever.retrieve(request, report),
+            Some(CustomScorer {
+                shortlist: Some(_), ..
+            }) => retriever.retrieve_undivided(request, report),
+            Some(CustomScorer {
+                shortlist: None, ..
+            }) => Retrieval::skipped(request, "a custom scorer replaces it", report),
         }
     }
 
-    /// Fits the picks to the token budget and counts the tokens.
-    fn fit(
+    /// Picks the skills that the request needs, if the engine has skills.
+    fn pick_skills(
         &self,
-        request: &Request<'_>,
-        ranked: &RequestRanking<'_>,
-        decisions: &mut [Decision],
-    ) -> Result<Option<TokenReport>, PickError> {
-        let Some(budget) = &request.options.token_budget else {
+        request: &ResolvedRequest<'_>,
+        ranking: &dyn RequestRanking,
+        retriever: &mut RequestRetriever<'_>,
+        report: &mut Report,
+    ) -> Result<Option<PickedSkills<'_>>, PickError> {
+        let Some(skills) = &self.skills else {
             return Ok(None);
         };
-        let Some(costs) = &self.costs else {
-            let remedy = "give the engine a token counter (EngineBuilder::token_counter)";
-            let value = budget.tokens.to_string();
-            return Err(PickError::InvalidOption {
-                option: "token_budget",
-                value,
-                remedy,
-            });
-        };
-        let costs = costs.costs(self.index.catalog.tools(), budget);
-        Ok(Some(set::fit(
-            &costs,
-            budget.tokens,
-            request,
-            ranked,
-            decisions,
-        )?))
+        Ok(Some(skills.pick(request, ranking, retriever, report)?))
     }
 
     /// Returns the scores of each retriever of the options' mode for every tool, eligible or not,
@@ -535,17 +451,12 @@ impl Engine {
         query: &Query,
         options: &PickOptions,
     ) -> Result<Vec<RetrieverScores>, PickError> {
-        let mut request =
-            Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
-        request.score_all = true;
-        let output = signals::retrieve(
-            &request,
-            None,
-            &mut Embeddings::default(),
-            &mut Report::new(),
-        );
-        let mut scores = Vec::with_capacity(output.signals.len());
-        for signal in output.signals {
+        let request = ResolvedRequest::new(self.indexes(), query, options)?.for_all_tools();
+        let mut embeddings = Embeddings::default();
+        let mut retriever = RequestRetriever::new(&mut embeddings);
+        let retrieval = retriever.retrieve_undivided(&request, &mut Report::new());
+        let mut scores = Vec::with_capacity(retrieval.signals.len());
+        for signal in retrieval.signals {
             scores.push(RetrieverScores::from(signal));
         }
         Ok(scores)

@@ -1,6 +1,6 @@
 //! The aliases that a pick uses: each use is logged, and deprecated aliases are reported.
 
-use super::request::Request;
+use super::request::ResolvedRequest;
 use crate::names::{ResolvedTool, ResolvedVia, log_use};
 use crate::select::{Decision, picks};
 use crate::selection::{DeprecatedAlias, NameOrigin};
@@ -11,7 +11,7 @@ const MAX_REPORTED: usize = 50;
 /// Returns the deprecated aliases that the request, the caller, the task, the picked skills
 /// (`skill_tool_names`) and the picks use for tools, each once per user.
 pub(super) fn deprecated_aliases(
-    request: &Request<'_>,
+    request: &ResolvedRequest<'_>,
     skill_tool_names: &[&str],
     decisions: &[Decision],
 ) -> Vec<DeprecatedAlias> {
@@ -40,7 +40,7 @@ pub(super) fn deprecated_aliases(
             }
         }
     };
-    for mention in &request.mentions {
+    for mention in &request.named.mentions {
         record_use(&mention.name, NameOrigin::Request);
     }
     let options = request.options;
@@ -52,7 +52,7 @@ pub(super) fn deprecated_aliases(
             record_use(name, NameOrigin::Caller);
         }
     }
-    for name in request.in_use.tools.values() {
+    for name in request.named.in_use.tools.values() {
         record_use(name, NameOrigin::Task);
     }
     for name in skill_tool_names {

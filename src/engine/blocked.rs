@@ -1,8 +1,8 @@
 //! The best match among ineligible tools. It tells the caller that the tool exists, and why it is
 //! not a pick.
 
-use super::ranked::RequestRanking;
-use super::request::Request;
+use super::ranking::{FusedRanking, RequestRanking};
+use super::request::ResolvedRequest;
 use crate::access::IneligibleReason;
 use crate::options::BlockedReporting;
 use crate::ranking::ToolId;
@@ -11,18 +11,12 @@ use crate::selection::BlockedMatch;
 /// Ranks the request as if the ineligible tools that the options allow to report were eligible.
 /// Returns the best tool if it is one of them and would have been picked.
 pub(super) fn blocked_match(
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
+    request: &ResolvedRequest<'_>,
+    ranked: &dyn RequestRanking,
 ) -> Option<BlockedMatch> {
-    let Request {
-        options,
-        eligibility,
-        index,
-        ..
-    } = request;
-    let RequestRanking::Fused { fused, .. } = ranked else {
-        return None;
-    };
+    let ResolvedRequest { options, index, .. } = request;
+    let eligibility = request.eligibility();
+    let FusedRanking { fused, .. } = ranked.fused()?;
     let is_role = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Role { .. });
     let may_report = |tool: ToolId| match options.tell_blocked {
         BlockedReporting::Never => false,

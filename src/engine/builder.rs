@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Engine;
+use super::ranking::CustomScorer;
 use super::skills::SkillIndex;
 use crate::budget::CostTable;
 use crate::catalog::Catalog;
@@ -84,9 +85,25 @@ impl SemanticModel {
     }
 }
 
+impl Engine {
+    /// Indexes a catalog for keywords and, with the static model, for semantic similarity.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] if the index cannot be built.
+    pub fn new(catalog: Catalog) -> Result<Self, IndexError> {
+        Self::builder(catalog).build()
+    }
+
+    /// Returns a builder, for example to use another model or none.
+    pub fn builder(catalog: Catalog) -> EngineBuilder {
+        EngineBuilder::new(catalog)
+    }
+}
+
 impl EngineBuilder {
     /// Makes a builder with the static model and no other component.
-    pub(super) fn new(catalog: Catalog) -> Self {
+    fn new(catalog: Catalog) -> Self {
         Self {
             catalog,
             model: SemanticModel::Static,
@@ -196,7 +213,7 @@ impl EngineBuilder {
     /// built-in ranking is used.
     #[must_use]
     pub fn shortlist(mut self, tools: usize) -> Self {
-        self.shortlist = Some(tools.max(1));
+        self.shortlist = Some(tools);
         self
     }
 
@@ -274,8 +291,9 @@ impl EngineBuilder {
             skills: skill_index,
             prior,
             examples: example_index,
-            scorer: self.scorer,
-            shortlist: self.shortlist,
+            scorer: self
+                .scorer
+                .map(|scorer| CustomScorer::new(scorer, self.shortlist)),
             reranker: self.reranker,
             costs: self
                 .token_counter

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::candidates::MAX_CONSIDERED;
 use super::explain::Explainer;
-use super::ranked::RequestRanking;
-use super::request::Request;
-use super::signals::{models, plain_signals};
+use super::ranking::FusedRanking;
+use super::request::{CatalogIndexes, ResolvedRequest, models};
+use super::retrieval::plain_signals;
+use super::shortlist::MAX_CONSIDERED;
 use crate::catalog::Tool;
-use crate::fuse::{FusedValues, Fusion, Mode};
+use crate::fuse::{CalibratedScores, Fusion, Mode};
 use crate::index::{ExampleIndex, Index};
 use crate::options::PickOptions;
 use crate::query::Query;
@@ -38,10 +38,7 @@ impl Scorer for BuiltInScorer {
                 reason,
             };
             let index = &*self.index;
-            let examples = self
-                .examples
-                .as_deref()
-                .filter(|examples| !examples.is_empty());
+            let indexes = CatalogIndexes::new(index, self.examples.as_deref());
             let mut ids: Vec<ToolId> = Vec::with_capacity(tools.len());
             for tool in tools {
                 let Some(id) = index.catalog.find(&tool.id) else {
@@ -52,31 +49,26 @@ impl Scorer for BuiltInScorer {
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let (terms, signals) =
-                plain_signals((index, examples), query, self.mode).map_err(failed)?;
+            let (terms, signals) = plain_signals(indexes, query, self.mode).map_err(failed)?;
             let options = PickOptions {
                 mode: Some(self.mode),
                 ..PickOptions::default()
             };
-            let request =
-                Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
-            let mut request = request.with_examples(examples);
-            request.restrict_to(&ids);
-            let fused = FusedValues::new(
+            let request = ResolvedRequest::among(indexes, query, &options, &ids)
+                .map_err(|error| failed(error.to_string()))?;
+            let fused = CalibratedScores::new(
                 signals,
                 Fusion::Weighted,
                 request.rankable(),
                 request.query.scope(),
             );
             let best = top_k(
-                fused.candidates(request.rankable(), f32::NEG_INFINITY),
+                fused
+                    .scores
+                    .candidates(request.rankable(), f32::NEG_INFINITY),
                 MAX_CONSIDERED,
             );
-            let ranked = RequestRanking::Fused {
-                mode: self.mode,
-                terms,
-                fused,
-            };
+            let ranked = FusedRanking::undivided(self.mode, terms, fused);
             let explainer = Explainer::new(&request, &ranked, &[]);
             let mut reasons: HashMap<ToolId, String> = HashMap::new();
             for Candidate { tool, .. } in best {
@@ -88,7 +80,7 @@ impl Scorer for BuiltInScorer {
             for tool in ids {
                 scores.push(Score {
                     reason: reasons.remove(&tool),
-                    ..Score::new(ranked.score(tool))
+                    ..Score::new(ranked.fused.score(tool))
                 });
             }
             Ok(scores)

@@ -12,16 +12,15 @@ use std::sync::Arc;
 
 use self::reason::{evidence_clauses, reason};
 use self::words::RequestWords;
-use super::candidates::{Candidates, MAX_CONSIDERED};
-use super::parts::Subquery;
-use super::ranked::{CustomRanking, RequestRanking};
-use super::request::{DocumentKind, Request};
+use super::named::NamedTools;
+use super::ranking::{FusedRanking, RankingEvidence, RequestRanking, Subquery};
+use super::request::ResolvedRequest;
 use super::rerank::RerankOutcome;
-use super::skills;
+use super::shortlist::{MAX_CONSIDERED, Shortlist};
 use crate::access::MAX_LISTED_INELIGIBLE;
 use crate::examples::ActiveExample;
 use crate::excerpt::one_line;
-use crate::fuse::{FusedValues, Fusion, Retriever, ValueIncrease, WeightedSignal as Summand};
+use crate::fuse::{FusedScores, Fusion, Retriever, ValueIncrease, WeightedSignal as Summand};
 use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
@@ -39,16 +38,14 @@ const MAX_MEETS_CHARS: usize = 80;
 
 /// An explainer for the decisions of a pick.
 pub(super) struct Explainer<'a> {
-    request: &'a Request<'a>,
-    ranked: &'a RequestRanking<'a>,
+    request: &'a ResolvedRequest<'a>,
+    ranked: &'a dyn RequestRanking,
     reranked: Option<&'a RerankOutcome>,
     decisions: &'a [Decision],
     /// `true` if the semantic evidence comes from a fallback model.
     uses_fallback: bool,
-    /// The subqueries that picks may serve.
-    subqueries: &'a [Subquery<'a>],
-    /// The candidates that are fallbacks of the caller, if any.
-    fallback_tools: Option<&'a BTreeSet<ToolId>>,
+    /// The candidates, if tools were picked.
+    shortlist: Option<&'a Shortlist>,
     /// The vectors of a model and the request's words, if the ranking includes a model with word
     /// vectors.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
@@ -60,8 +57,8 @@ pub(super) struct Explainer<'a> {
 
 impl<'a> Explainer<'a> {
     pub(super) fn new(
-        request: &'a Request<'a>,
-        ranked: &'a RequestRanking<'a>,
+        request: &'a ResolvedRequest<'a>,
+        ranked: &'a dyn RequestRanking,
         decisions: &'a [Decision],
     ) -> Self {
         let mut explainer = Self {
@@ -70,25 +67,25 @@ impl<'a> Explainer<'a> {
             reranked: None,
             decisions,
             uses_fallback: false,
-            subqueries: &[],
-            fallback_tools: None,
+            shortlist: None,
             words: None,
             best_source: f32::NEG_INFINITY,
             admitted: Cow::default(),
         };
-        if let (RequestRanking::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
-            explainer.words = request_words(request.index, fused, request.query.search_text());
-            explainer.admitted = fused.scored.select(request.rankable().flags());
-            explainer.best_source = fused.best_source(&explainer.admitted);
+        if let (Some(FusedRanking { fused, .. }), true) = (ranked.fused(), request.options.reasons)
+        {
+            explainer.words =
+                request_words(request.index, &fused.scores, request.query.search_text());
+            explainer.admitted = fused.scores.scored.select(request.rankable().flags());
+            explainer.best_source = fused.scores.best_source(&explainer.admitted);
         }
         explainer
     }
 
-    /// Adds the subqueries that picks may serve, and the fallbacks among the candidates.
-    pub(super) fn candidates(self, candidates: &'a Candidates<'_>) -> Self {
+    /// Adds the candidates, some of which are fallbacks or tools of skills.
+    pub(super) fn candidates(self, shortlist: &'a Shortlist) -> Self {
         Self {
-            subqueries: &candidates.subqueries,
-            fallback_tools: Some(&candidates.fallbacks),
+            shortlist: Some(shortlist),
             ..self
         }
     }
@@ -233,8 +230,8 @@ impl<'a> Explainer<'a> {
             });
         }
         let position = dropped.partition_point(|tool| tool.reason == DropReason::MaxCandidates);
-        let surplus_in_use = self.request.in_use.surplus.iter().filter(|tool| {
-            self.request.eligibility.admits(**tool)
+        let surplus_in_use = self.request.named.in_use.surplus.iter().filter(|tool| {
+            self.request.eligibility().admits(**tool)
                 && picks(self.decisions).all(|(pick, _)| pick != **tool)
         });
         dropped.splice(
@@ -250,13 +247,13 @@ impl<'a> Explainer<'a> {
     /// Returns the ineligible tools. Tools that are requested by name come first, then tools that
     /// picks require.
     pub(super) fn ineligible(&self) -> IneligibleSummary {
-        let Request {
-            eligibility,
+        let eligibility = self.request.eligibility();
+        let NamedTools {
             mentions,
             always,
             in_use,
             ..
-        } = self.request;
+        } = &self.request.named;
         let mut requested: BTreeSet<ToolId> = always.keys().copied().collect();
         requested.extend(in_use.tools.keys());
         for mention in mentions {
@@ -313,7 +310,7 @@ impl<'a> Explainer<'a> {
             named,
             asked_by,
             required_by,
-            reasons: self.request.eligibility.reasons(tool),
+            reasons: self.request.eligibility().reasons(tool),
         }
     }
 
@@ -323,14 +320,14 @@ impl<'a> Explainer<'a> {
         tool: ToolId,
         requirement: Option<&IneligibleRequirement>,
     ) -> Option<(String, NameOrigin)> {
-        let request = self.request;
-        if let Some(name) = request.mention(tool) {
+        let names = &self.request.named;
+        if let Some(name) = names.mention(tool) {
             return Some((name.to_owned(), NameOrigin::Request));
         }
-        if let Some(name) = request.always.get(&tool) {
+        if let Some(name) = names.always.get(&tool) {
             return Some((name.clone(), NameOrigin::Caller));
         }
-        if let Some(name) = request.in_use.tools.get(&tool) {
+        if let Some(name) = names.in_use.tools.get(&tool) {
             return Some((name.clone(), NameOrigin::Task));
         }
         Some((requirement?.name.clone(), NameOrigin::Tool))
@@ -341,15 +338,19 @@ impl<'a> Explainer<'a> {
     }
 
     fn provenance(&self, tool: ToolId) -> Provenance {
+        let names = &self.request.named;
         let mut provenance = Provenance {
-            scorer: self.ranked.scorer().to_owned(),
-            named: self.request.mention(tool).map(str::to_owned),
-            always_included: self.request.always.contains_key(&tool),
+            scorer: self.ranked.name().to_owned(),
+            named: names.mention(tool).map(str::to_owned),
+            always_included: names.always.contains_key(&tool),
             fallback: self
-                .fallback_tools
-                .is_some_and(|tools| tools.contains(&tool)),
-            in_use: self.request.in_use.tools.get(&tool).cloned(),
-            needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
+                .shortlist
+                .is_some_and(|shortlist| shortlist.fallbacks.contains(&tool)),
+            in_use: names.in_use.tools.get(&tool).cloned(),
+            needed_by: self
+                .shortlist
+                .map(|shortlist| shortlist.skills.skill_names(tool))
+                .unwrap_or_default(),
             required_by: Vec::new(),
             requires_ineligible: Vec::new(),
             covers: None,
@@ -364,16 +365,16 @@ impl<'a> Explainer<'a> {
         if let Some(reranked) = self.reranked {
             provenance.rerank = reranked.evidence.get(&tool).copied();
         }
-        match self.ranked {
+        match self.ranked.evidence() {
             _ if !self.request.options.reasons => {}
-            RequestRanking::Registration { .. } => {}
-            RequestRanking::Custom(CustomRanking { scores, .. }) => {
-                if let Some(score) = scores.get(&tool) {
+            RankingEvidence::CatalogOrder => {}
+            RankingEvidence::Scorer(ranking) => {
+                if let Some(score) = ranking.scores.get(&tool) {
                     provenance.details = score.details.clone();
                 }
             }
-            RequestRanking::Fused { terms, fused, .. } => {
-                self.add_fused_evidence(terms, fused, tool, &mut provenance);
+            RankingEvidence::Fused(FusedRanking { terms, fused, .. }) => {
+                self.add_fused_evidence(terms, &fused.scores, tool, &mut provenance);
             }
         }
         provenance
@@ -383,7 +384,7 @@ impl<'a> Explainer<'a> {
     fn add_fused_evidence(
         &self,
         terms: &[FoundTerm<'_>],
-        fused: &FusedValues,
+        fused: &FusedScores,
         tool: ToolId,
         provenance: &mut Provenance,
     ) {
@@ -414,7 +415,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Returns the contribution of the tool's examples, if there is one.
-    fn example_evidence(&self, fused: &FusedValues, tool: ToolId) -> Option<ExampleEvidence> {
+    fn example_evidence(&self, fused: &FusedScores, tool: ToolId) -> Option<ExampleEvidence> {
         let examples = self.request.examples?;
         let gain = fused.example_gain(tool);
         let is_raised = gain > 0.0;
@@ -463,8 +464,9 @@ impl<'a> Explainer<'a> {
 
     /// Returns the evidence of the quick retrievers for a tool and one subquery.
     fn cover_evidence(&self, subquery: usize, tool: ToolId) -> CoverEvidence {
-        let Subquery { text, terms, fused } = &self.subqueries[subquery];
-        let words = request_words(self.request.index, fused, text);
+        let Subquery { text, terms, fused } = &self.ranked.subqueries()[subquery];
+        let scores = &fused.scores;
+        let words = request_words(self.request.index, scores, text);
         let mut evidence = CoverEvidence {
             part: (*text).to_owned(),
             score: fused.score(tool),
@@ -472,9 +474,9 @@ impl<'a> Explainer<'a> {
             semantic: None,
             examples: None,
         };
-        evidence.examples = self.example_evidence(fused, tool);
-        let admitted = fused.scored.select(self.request.rankable().flags());
-        for part in &fused.parts {
+        evidence.examples = self.example_evidence(scores, tool);
+        let admitted = scores.scored.select(self.request.rankable().flags());
+        for part in &scores.parts {
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
                     evidence.semantic = Some(self.semantic_evidence(
@@ -519,7 +521,7 @@ impl<'a> Explainer<'a> {
 
     /// Returns the parts of a weighted sum. Reciprocal ranks have none: the ranks are in the
     /// retrievers' evidence.
-    fn summands(&self, fused: &FusedValues, tool: ToolId) -> BTreeMap<String, FusionPart> {
+    fn summands(&self, fused: &FusedScores, tool: ToolId) -> BTreeMap<String, FusionPart> {
         if fused.method != Fusion::Weighted {
             return BTreeMap::new();
         }
@@ -564,10 +566,8 @@ impl<'a> Explainer<'a> {
             let is_in_best = query.sentences().any(|sentence| Some(sentence) == best);
             let matching_word =
                 tool_words.find(definition, (query.key, query.value), query.word, fields[0]);
-            if self.request.documents == DocumentKind::Skills {
-                for field in &mut fields {
-                    *field = skills::field_of_skill(*field);
-                }
+            for field in &mut fields {
+                *field = self.request.documents.field(*field);
             }
             evidence.push(TermEvidence {
                 word: one_line(query.word, MAX_MEETS_CHARS),
@@ -596,7 +596,7 @@ impl<'a> Explainer<'a> {
 /// vectors.
 fn request_words<'a>(
     index: &'a Index,
-    fused: &FusedValues,
+    fused: &FusedScores,
     text: &'a str,
 ) -> Option<(&'a Vectors, RequestWords<'a>)> {
     fused.parts.iter().find_map(|part| {

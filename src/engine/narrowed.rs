@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::skills::SkillIndex;
 use crate::access::Access;
 use crate::catalog::{Catalog, Tool};
 use crate::embed::StaticEmbedder;
 use crate::index::{Index, IndexConfig, Vectors};
+use crate::names::Skill;
+use crate::names::skills::AllowedTool;
 use crate::options::PickOptions;
 use crate::query::Query;
 use crate::selection::{Pick, Selection};
@@ -74,16 +77,21 @@ const TRADES: [&str; 6] = [
     "farm",
 ];
 
-/// A catalog of 3,600 tools of 180 sources. One in nine is destructive, and some require others.
-fn catalog() -> Catalog {
+/// The trade and the noun of each of 180 sources.
+fn sources() -> Vec<(&'static str, &'static str)> {
     let mut sources = Vec::new();
     for trade in TRADES {
         for noun in NOUNS {
             sources.push((trade, noun));
         }
     }
+    sources
+}
+
+/// A catalog of 3,600 tools of 180 sources. One in nine is destructive, and some require others.
+fn catalog() -> Catalog {
     let mut tools = Vec::new();
-    for (source, (trade, noun)) in sources.into_iter().enumerate() {
+    for (source, (trade, noun)) in sources().into_iter().enumerate() {
         for (number, verb) in VERBS.into_iter().enumerate() {
             let mut tool = Tool::without_arguments(
                 format!("{verb}_{noun}"),
@@ -93,7 +101,12 @@ fn catalog() -> Catalog {
             tool.id = tool.qualified_name();
             tool.annotations.destructive_hint = Some((source + number) % 9 == 0);
             if verb == "merge" {
-                tool.requires = vec![format!("{}-podcast/tag_podcast", trade.replace(' ', "-"))];
+                let prefix = trade.replace(' ', "-");
+                tool.requires = vec![
+                    format!("{prefix}-podcast/tag_podcast"),
+                    format!("{prefix}-bridge/sign_bridge"),
+                    format!("{prefix}-museum/list_museum"),
+                ];
             }
             tools.push(tool);
         }
@@ -103,6 +116,10 @@ fn catalog() -> Catalog {
 
 /// An engine that scores all tools, and one that treats the catalog as large.
 fn engines() -> (Engine, Engine) {
+    engines_with_skills(&[])
+}
+
+fn engines_with_skills(skills: &[Arc<Skill>]) -> (Engine, Engine) {
     let engine = |is_large: bool| {
         let embedders: Vec<Arc<dyn crate::embed::Embedder>> =
             vec![StaticEmbedder::shared().expect("the model is valid")];
@@ -111,12 +128,17 @@ fn engines() -> (Engine, Engine) {
             ..IndexConfig::default()
         };
         let mut index = Index::build(catalog(), config).expect("it can be indexed");
+        let config = index.same_models(None);
+        let mut skill_index =
+            SkillIndex::build(skills.to_vec(), &index, config).expect("they can be indexed");
         if is_large {
             index.vectors.iter_mut().for_each(Vectors::force_overview);
+            skill_index.force_overview();
         }
         let empty = Engine::new(Catalog::from_tools([]).expect("none")).expect("it can be indexed");
         Engine {
             index: Arc::new(index),
+            skills: (!skills.is_empty()).then(|| Arc::new(skill_index)),
             ..empty
         }
     };
@@ -244,6 +266,69 @@ fn narrowed_pick_scores_named_and_required_tools() {
         &Query::new("tell me about farm-battery/tag_battery and the invoice of the clinic"),
         &options,
     );
+}
+
+/// A skill that needs two tools, which are far from most requests.
+fn skill(name: &str, description: &str) -> Arc<Skill> {
+    let tool = |name: &str| AllowedTool {
+        name: name.to_owned(),
+        scope: None,
+    };
+    let tools = ["farm-battery/tag_battery", "school-museum/list_museum"].map(tool);
+    Arc::new(Skill {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        path: format!("{name}/SKILL.md"),
+        allowed_tools: tools.into(),
+        body: String::new(),
+    })
+}
+
+#[test]
+fn narrowed_pick_scores_tools_of_skills() {
+    let mut skills: Vec<Arc<Skill>> = Vec::new();
+    for number in 0..2 {
+        for (trade, noun) in sources() {
+            let description = format!("Instructions {number} for the {noun} of a {trade}");
+            skills.push(skill(&format!("{trade}-{noun}-{number}"), &description));
+        }
+    }
+    skills.push(skill(
+        "billing",
+        "Sends and archives the invoices of a clinic",
+    ));
+    let engines = engines_with_skills(&skills);
+    for request in [
+        "send the invoices of the clinic",
+        "Archive the invoices of the clinic. And cancel the hotel of the airline!",
+    ] {
+        let options = PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        };
+        let selection = check(&engines, &Query::new(request), &options);
+        let skills = selection.skills.as_deref().unwrap_or_default();
+        let names: Vec<&str> = skills.iter().map(|pick| pick.skill.name.as_str()).collect();
+        assert!(names.contains(&"billing"), "{request}: {names:?}");
+        assert_eq!(skills[0].tool_ids.len(), 2, "{request}");
+        for pick in &selection.picks {
+            assert!(pick.score > 0.0, "{request}: {}", pick.tool.id);
+        }
+    }
+}
+
+#[test]
+fn narrowed_pick_scores_distant_fallbacks() {
+    let engines = engines();
+    let options = PickOptions {
+        fallbacks: ["farm-battery/tag_battery", "school-museum/list_museum"]
+            .map(str::to_owned)
+            .into(),
+        ..PickOptions::default()
+    };
+    for request in REQUESTS {
+        check(&engines, &Query::new(request), &options);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The reranking stage: the decision to run the reranker, and the new order of the ranking.
+//! The reranking stage: the decision to run the reranker, and the new order of the shortlist.
 //!
 //! `min_score` was applied before on the calibrated scores, and the picks keep these scores.
 //! Reranking orders the candidates again; it neither adds nor removes one.
@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::candidates::Candidates;
-use super::ranked::RequestRanking;
+use super::ranking::{RankingEvidence, RequestRanking};
 use super::report::Report;
-use super::request::Request;
-use crate::ranking::{Ranking, ToolId};
+use super::request::ResolvedRequest;
+use super::shortlist::Shortlist;
+use crate::ranking::{Candidate, Ranking, ToolId};
 use crate::rerank::{self, Rerank, RerankFailure, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
@@ -28,7 +28,7 @@ pub(super) struct RerankOutcome {
 }
 
 /// Returns the number of candidates to sort for the reranker; zero if it does not run.
-pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
+pub(super) fn window(request: &ResolvedRequest<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
     let may_run = request.options.rerank != Rerank::Never && reranker.is_some();
     if may_run {
         request.options.rerank_window
@@ -39,77 +39,84 @@ pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>
 
 /// Runs the reranker if the options ask for it, and orders the best candidates by its answer.
 pub(super) fn rerank(
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
+    request: &ResolvedRequest<'_>,
+    ranked: &dyn RequestRanking,
     reranker: Option<&Arc<dyn Reranker>>,
-    candidates: &mut Candidates<'_>,
+    shortlist: Shortlist,
     report: &mut Report,
-) -> Option<RerankOutcome> {
+) -> (Shortlist, Option<RerankOutcome>) {
     let Some(reranker) = reranker else {
         report.skipped(Stage::Rerank, "no reranker is set");
-        return None;
+        return (shortlist, None);
     };
     if request.options.rerank == Rerank::Never {
         report.skipped(Stage::Rerank, "the options ask for no reranking");
-        return None;
+        return (shortlist, None);
     }
-    let ranking = &mut candidates.ranking;
-    let mut decision = rerank_report(request, ranked, reranker.as_ref(), ranking);
-    let mut evidence = BTreeMap::new();
-    if let Some(reason) = skip_reason(ranked, &decision) {
+    let ranking = &shortlist.ranking;
+    let mut outcome = RerankOutcome {
+        report: rerank_report(request, ranked, reranker.as_ref(), ranking),
+        evidence: BTreeMap::new(),
+    };
+    if let Some(reason) = skip_reason(ranked, &outcome.report) {
         report.skipped(Stage::Rerank, reason);
-        return Some(RerankOutcome {
-            report: decision,
-            evidence,
-        });
+        return (shortlist, Some(outcome));
     }
-    if request.deadline.has_passed() {
-        report.failed(
-            Stage::Rerank,
-            "the deadline passed before it began; the previous order is kept",
-        );
-        return Some(RerankOutcome {
-            report: decision,
-            evidence,
-        });
-    }
-    let mut tools = Vec::with_capacity(decision.window);
-    for candidate in &ranking[..decision.window] {
-        tools.push(Arc::clone(request.index.catalog.tool(candidate.tool)));
-    }
-    match rerank::run(reranker, request.query, tools, request.deadline) {
-        Ok(order) => {
-            report.ran(Stage::Rerank);
-            decision.reordered = true;
+    match order(request, reranker, &ranking[..outcome.report.window], report) {
+        Some(order) => {
+            outcome.report.reordered = true;
             for (after, &RerankScore { candidate, score }) in order.iter().enumerate() {
                 let positions = RerankEvidence {
                     score,
                     before: candidate + 1,
                     after: after + 1,
                 };
-                evidence.insert(ranking[candidate].tool, positions);
+                outcome.evidence.insert(ranking[candidate].tool, positions);
             }
-            permute(ranking, &order);
-            // A reranker reads the whole request, so it has considered the subqueries.
-            candidates.reranked = true;
+            (shortlist.reranked(&order), Some(outcome))
+        }
+        None => (shortlist, Some(outcome)),
+    }
+}
+
+/// Asks the reranker for the order of the best candidates; `None` if there is no answer.
+fn order(
+    request: &ResolvedRequest<'_>,
+    reranker: &Arc<dyn Reranker>,
+    best: &[Candidate],
+    report: &mut Report,
+) -> Option<Vec<RerankScore>> {
+    if request.deadline.has_passed() {
+        report.failed(
+            Stage::Rerank,
+            "the deadline passed before it began; the previous order is kept",
+        );
+        return None;
+    }
+    let mut tools = Vec::with_capacity(best.len());
+    for candidate in best {
+        tools.push(Arc::clone(request.index.catalog.tool(candidate.tool)));
+    }
+    match rerank::run(reranker, request.query, tools, request.deadline) {
+        Ok(order) => {
+            report.ran(Stage::Rerank);
+            Some(order)
         }
         Err(RerankFailure::Paused(reason)) => {
             report.skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept");
+            None
         }
         Err(RerankFailure::Failed(reason)) => {
             report.failed(Stage::Rerank, reason + "; the previous order is kept");
+            None
         }
     }
-    Some(RerankOutcome {
-        report: decision,
-        evidence,
-    })
 }
 
 /// Returns the numbers that decide whether the reranker runs.
 fn rerank_report(
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
+    request: &ResolvedRequest<'_>,
+    ranked: &dyn RequestRanking,
     reranker: &dyn Reranker,
     ranking: &Ranking,
 ) -> RerankReport {
@@ -135,8 +142,8 @@ fn rerank_report(
 }
 
 /// Returns the reason to skip the reranker, if there is one.
-fn skip_reason(ranked: &RequestRanking<'_>, report: &RerankReport) -> Option<String> {
-    if matches!(ranked, RequestRanking::Registration { .. }) {
+fn skip_reason(ranked: &dyn RequestRanking, report: &RerankReport) -> Option<String> {
+    if let RankingEvidence::CatalogOrder = ranked.evidence() {
         return Some("the ranking failed, so there are no best candidates".to_owned());
     }
     if report.window < 2 {
@@ -159,59 +166,4 @@ fn skip_reason(ranked: &RequestRanking<'_>, report: &RerankReport) -> Option<Str
         ));
     }
     Some(reason)
-}
-
-/// Puts the tools of the window in their new order. The ordering values keep their positions and
-/// are made strictly decreasing, so that later sorts keep the order.
-fn permute(ranking: &mut Ranking, order: &[RerankScore]) {
-    let tools: Vec<_> = order
-        .iter()
-        .map(|score| ranking[score.candidate].tool)
-        .collect();
-    for (place, tool) in ranking.iter_mut().zip(tools) {
-        place.tool = tool;
-    }
-    for place in 1..ranking.len() {
-        let above = ranking[place - 1].score;
-        if ranking[place].score >= above {
-            ranking[place].score = above.next_down();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ranking::Candidate;
-
-    proptest! {
-        #[test]
-        fn permute_survives_sorting_and_keeps_the_rest(
-            (values, order, window) in (1usize..12).prop_flat_map(|count| {
-                let window = 0..=count;
-                (prop::collection::vec(-2i8..3, count), window).prop_flat_map(|(values, window)| {
-                    (Just(values), Just((0..window).collect::<Vec<_>>()).prop_shuffle(), Just(window))
-                })
-            }),
-        ) {
-            let numbered = values.iter().enumerate();
-            let candidates = numbered.map(|(index, &value)| Candidate {
-                tool: ToolId::from_index(index),
-                score: f32::from(value),
-            });
-            let mut ranking: Ranking = candidates.collect();
-            ranking.sort_by(Candidate::better_first);
-            let before: Vec<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
-            let scores: Vec<RerankScore> =
-                order.iter().map(|&candidate| RerankScore { candidate, score: 0.0 }).collect();
-            permute(&mut ranking, &scores);
-            ranking.sort_by(Candidate::better_first);
-            let after: Vec<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
-            let expected: Vec<ToolId> = order.iter().map(|&place| before[place]).collect();
-            prop_assert_eq!(&after[..window], &expected[..]);
-            prop_assert_eq!(&after[window..], &before[window..]);
-        }
-    }
 }

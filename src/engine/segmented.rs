@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::Engine;
-use super::signals::plain_signals;
+use super::request::CatalogIndexes;
+use super::retrieval::plain_signals;
 use crate::catalog::{Catalog, Tool};
 use crate::embed::{EmbedError, EmbedProgress, Embedder, StaticEmbedder, TextRole};
 use crate::fuse::{Mode, Signals};
@@ -116,7 +117,7 @@ proptest! {
         for query in &queries {
             for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
                 let signals = |engine: &Engine| {
-                    plain_signals((&engine.index, None), query, mode)
+                    plain_signals(CatalogIndexes::new(&engine.index, None), query, mode)
                         .map(|(_, signals)| bits(&signals))
                 };
                 prop_assert_eq!(signals(&full), signals(&cut));

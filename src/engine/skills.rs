@@ -1,25 +1,26 @@
 //! Skills: they have an index of their own, are ranked like tools, and add their tools to the
 //! picks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::candidates::Candidates;
+use super::decisions::Decisions;
 use super::explain::Explainer;
-use super::ranked::RequestRanking;
+use super::ranking::{FusedRanking, RequestRanking};
 use super::report::Report;
-use super::request::{DocumentKind, Request};
-use super::set;
-use super::signals::{Embeddings, RetrievalOutput, retrieve};
+use super::request::ResolvedRequest;
+use super::retrieval::RequestRetriever;
+use super::shortlist::{Shortlist, SkillTools};
 use crate::catalog::{Catalog, Tool};
-use crate::fuse::{FusedValues, Fusion};
+use crate::fuse::{CalibratedScores, Fusion};
+#[cfg(test)]
+use crate::index::Vectors;
 use crate::index::{Index, IndexConfig, IndexError};
 use crate::names::{Skill, SkillReport, ToolMeaning};
 use crate::options::{PickError, PickOptions, SelectionMode};
 use crate::ranking::ToolId;
 use crate::select::picks;
 use crate::selection::{IneligibleTool, NameOrigin, Pick, SkillPick, Stage};
-use crate::text::Field;
 
 /// An index of the skills whose tools the catalog has, by name, description and instructions.
 #[derive(Debug)]
@@ -49,8 +50,14 @@ const MAX_INSTRUCTION_WORDS: usize = 256;
 /// The length, in bytes, after which no more words are indexed.
 const MAX_INSTRUCTION_BYTES: usize = 4 * 1024;
 
+/// The skills that were picked for a request.
+pub(super) struct PickedSkills<'s> {
+    index: &'s SkillIndex,
+    picked: Vec<PickedSkill>,
+}
+
 /// A picked skill: its position in the index, and the reason.
-pub(super) struct PickedSkill {
+struct PickedSkill {
     place: usize,
     score: f32,
     reason: String,
@@ -107,17 +114,27 @@ impl SkillIndex {
         &self.reports
     }
 
+    /// Treats the skills as a large catalog.
+    #[cfg(test)]
+    pub(super) fn force_overview(&mut self) {
+        self.index
+            .vectors
+            .iter_mut()
+            .for_each(Vectors::force_overview);
+    }
+
     /// Picks the skills that the request needs, by the same stages as tools.
     pub(super) fn pick(
         &self,
-        request: &Request<'_>,
-        tools: &RequestRanking<'_>,
-        embeddings: &mut Embeddings,
+        request: &ResolvedRequest<'_>,
+        tools: &dyn RequestRanking,
+        retriever: &mut RequestRetriever<'_>,
         report: &mut Report,
-    ) -> Result<Vec<PickedSkill>, PickError> {
+    ) -> Result<PickedSkills<'_>, PickError> {
+        let (index, mut picked) = (self, Vec::new());
         if self.skills.is_empty() {
             report.skipped(Stage::Skills, "no skill has tools in the catalog");
-            return Ok(Vec::new());
+            return Ok(PickedSkills { index, picked });
         }
         let options = PickOptions {
             max_candidates: request.options.max_candidates,
@@ -126,20 +143,13 @@ impl SkillIndex {
             choice: SelectionMode::Best,
             ..PickOptions::default()
         };
-        let mut skill_request = Request::new(&self.index, request.query, &options)?;
-        skill_request.deadline = request.deadline;
-        skill_request.documents = DocumentKind::Skills;
+        let skills = ResolvedRequest::for_skills(&self.index, request, &options)?;
         let mut skill_report = Report::new();
-        let ranked = rank_with_tools(
-            request,
-            tools,
-            &skill_request,
-            embeddings,
-            &mut skill_report,
-        );
-        let candidates = Candidates::new(&skill_request, &ranked, Vec::new(), 0, &mut skill_report);
-        let decisions = set::choose(&skill_request, &ranked, &candidates, &mut skill_report);
-        let explained = Explainer::new(&skill_request, &ranked, &decisions).picks();
+        let ranking = rank_with_tools(request, tools, &skills, retriever, &mut skill_report);
+        let no_tools = SkillTools::default();
+        let shortlist = Shortlist::new(&skills, &ranking, no_tools, 0, &mut skill_report);
+        let decisions = Decisions::new(&skills, &ranking, &shortlist, &mut skill_report);
+        let explained = Explainer::new(&skills, &ranking, &decisions).picks();
         match skill_report.degraded.first() {
             Some(degraded) => report.failed(
                 Stage::Skills,
@@ -147,7 +157,6 @@ impl SkillIndex {
             ),
             None => report.ran(Stage::Skills),
         }
-        let mut picked = Vec::with_capacity(explained.len());
         for ((skill, _), explained_skill) in picks(&decisions).zip(explained) {
             picked.push(PickedSkill {
                 place: skill.index(),
@@ -155,55 +164,52 @@ impl SkillIndex {
                 reason: explained_skill.reason,
             });
         }
-        Ok(picked)
+        Ok(PickedSkills { index, picked })
     }
+}
 
-    /// Returns the tools of the picked skills, each with the names of the skills.
-    pub(super) fn needed(&self, picked: &[PickedSkill]) -> BTreeMap<ToolId, Vec<String>> {
-        let mut needed: BTreeMap<ToolId, Vec<String>> = BTreeMap::new();
-        for PickedSkill { place, .. } in picked {
-            let UsableSkill { skill, tools } = &self.skills[*place];
+impl PickedSkills<'_> {
+    /// Returns the tools of the skills, each with the names of the skills.
+    pub(super) fn tools(&self) -> SkillTools {
+        let mut all = SkillTools::default();
+        for PickedSkill { place, .. } in &self.picked {
+            let UsableSkill { skill, tools } = &self.index.skills[*place];
             for (tool, _) in tools {
-                needed.entry(*tool).or_default().push(skill.name.clone());
+                all = all.with(*tool, &skill.name);
             }
         }
-        needed
+        all
     }
 
-    /// Returns the names that the picked skills use for their tools.
-    pub(super) fn tool_names(&self, picked: &[PickedSkill]) -> Vec<&str> {
+    /// Returns the names that the skills use for their tools.
+    pub(super) fn tool_names(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        for PickedSkill { place, .. } in picked {
-            for tool in &self.skills[*place].skill.allowed_tools {
+        for PickedSkill { place, .. } in &self.picked {
+            for tool in &self.index.skills[*place].skill.allowed_tools {
                 names.push(tool.name.as_str());
             }
         }
         names
     }
 
-    /// Returns the picked skills with their picked and ineligible tools.
-    pub(super) fn explain(
-        &self,
-        picked: Vec<PickedSkill>,
-        request: &Request<'_>,
-        picks: &[Pick],
-    ) -> Vec<SkillPick> {
-        let mut skills = Vec::with_capacity(picked.len());
-        for picked_skill in picked {
-            let usable = &self.skills[picked_skill.place];
+    /// Returns the skills with their picked and ineligible tools.
+    pub(super) fn explain(self, request: &ResolvedRequest<'_>, picks: &[Pick]) -> Vec<SkillPick> {
+        let mut skills = Vec::with_capacity(self.picked.len());
+        for picked_skill in self.picked {
+            let usable = &self.index.skills[picked_skill.place];
             let (mut tool_ids, mut ineligible) = (Vec::new(), Vec::new());
             for (tool, name) in &usable.tools {
                 let id = &request.index.catalog.tool(*tool).id;
                 if picks.iter().any(|pick| pick.tool.id == *id) {
                     tool_ids.push(id.clone());
                 }
-                if !request.eligibility.admits(*tool) {
+                if !request.eligibility().admits(*tool) {
                     ineligible.push(IneligibleTool {
                         tool_id: id.clone(),
                         named: Some(name.clone()),
                         asked_by: Some(NameOrigin::Skill),
                         required_by: Vec::new(),
-                        reasons: request.eligibility.reasons(*tool),
+                        reasons: request.eligibility().reasons(*tool),
                     });
                 }
             }
@@ -225,14 +231,6 @@ fn document(skill: &Skill) -> Tool {
     Tool {
         tags: vec![indexed_instructions(&skill.body)],
         ..Tool::without_arguments(&skill.name, &skill.description)
-    }
-}
-
-/// Returns the field of a skill that the index holds as `field`.
-pub(super) fn field_of_skill(field: Field) -> Field {
-    match field {
-        Field::Tags => Field::Instructions,
-        other => other,
     }
 }
 
@@ -261,33 +259,30 @@ fn indexed_instructions(body: &str) -> String {
 /// Ranks skills together with the tools, so that the best of a few skills is not taken for a good
 /// one.
 fn rank_with_tools<'q>(
-    request: &Request<'_>,
-    tools: &RequestRanking<'_>,
-    skill_request: &Request<'q>,
-    embeddings: &mut Embeddings,
+    request: &ResolvedRequest<'_>,
+    tools: &dyn RequestRanking,
+    skills: &ResolvedRequest<'q>,
+    retriever: &mut RequestRetriever<'_>,
     report: &mut Report,
-) -> RequestRanking<'q> {
-    let RetrievalOutput {
-        terms,
-        signals: skills,
-    } = retrieve(skill_request, None, embeddings, report);
-    let fused = if let RequestRanking::Fused { fused, .. } = tools {
-        fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
-    } else {
-        let tool_output = retrieve(request, None, embeddings, report);
-        let fused = FusedValues::new(
-            tool_output.signals,
-            Fusion::Weighted,
-            request.rankable(),
-            request.query.scope(),
-        );
-        fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
+) -> FusedRanking<'q> {
+    let retrieval = retriever.retrieve_undivided(skills, report);
+    let fuse_skills = |tools: &CalibratedScores| {
+        tools.score_other_catalog(request.rankable(), retrieval.signals, skills.eligibility())
     };
-    RequestRanking::Fused {
-        mode: skill_request.mode,
-        terms,
-        fused,
-    }
+    let fused = match tools.fused() {
+        Some(tools) => fuse_skills(&tools.fused),
+        None => {
+            let tools = retriever.retrieve_undivided(request, report);
+            let (rankable, asks) = (request.rankable(), request.query.scope());
+            fuse_skills(&CalibratedScores::new(
+                tools.signals,
+                Fusion::Weighted,
+                rankable,
+                asks,
+            ))
+        }
+    };
+    FusedRanking::undivided(skills.mode, retrieval.terms, fused)
 }
 
 /// Returns the tools of a compatible skill, each once. A pattern that matches many tools brings

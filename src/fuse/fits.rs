@@ -14,7 +14,7 @@ pub(super) struct Fit {
     /// `1 / (1 + softening * b)`.
     softening: f32,
     /// The calibrations without and with source scoring.
-    calibrations: [Calibration; 2],
+    calibrations: [CalibrationFit; 2],
     /// The evidence that an unanswerable request is near the topic of a source, with source
     /// scoring. It was fitted on equally many requests near a topic and far from all topics.
     pub(super) near: EvidenceWeights,
@@ -22,7 +22,7 @@ pub(super) struct Fit {
 
 /// The constants that turn values and signals into a score and an estimate for the request.
 #[derive(Debug)]
-pub(super) struct Calibration {
+pub(super) struct CalibrationFit {
     /// The evidence that one of these tools answers the request, if tools serve such requests.
     pub(super) answerable: EvidenceWeights,
     /// The weight of the logarithm of the number of rivals in that evidence.
@@ -87,7 +87,7 @@ impl Fit {
     }
 
     /// Returns the calibration with or without source scoring.
-    pub(super) fn calibration(&self, with_sources: bool) -> &Calibration {
+    pub(super) fn calibration(&'static self, with_sources: bool) -> &'static CalibrationFit {
         &self.calibrations[usize::from(with_sources)]
     }
 
@@ -115,7 +115,7 @@ const fn fit(
     value: [f32; 3],
     sources: [f32; 3],
     softening: f32,
-    calibrations: [Calibration; 2],
+    calibrations: [CalibrationFit; 2],
     near: EvidenceWeights,
 ) -> Fit {
     Fit {
@@ -154,7 +154,7 @@ const fn calibration(
     covered: [f32; 3],
     sources: [f32; 3],
     rest: [f32; 3],
-) -> Calibration {
+) -> CalibrationFit {
     let [distance, answerable_weight, crowd, intercept] = relevance;
     let relevance = Relevance {
         distance,
@@ -164,7 +164,7 @@ const fn calibration(
     };
     let [coverage, rivals, intercept] = rest;
     let answerable = evidence(signals, covered, sources, [coverage, intercept]);
-    Calibration {
+    CalibrationFit {
         answerable,
         rivals,
         relevance,
@@ -259,7 +259,7 @@ mod tests {
                 .each_ref()
                 .map(|calibration| calibration.rivals.abs() > 0.0);
             assert_eq!(rivals, [false, true], "{combination:?}");
-            for Calibration { answerable, .. } in &fit.calibrations {
+            for CalibrationFit { answerable, .. } in &fit.calibrations {
                 let with_keyword = is_chosen(Retriever::Keyword);
                 assert_eq!(
                     answerable.coverage.abs() > 0.0,

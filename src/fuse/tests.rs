@@ -1,6 +1,9 @@
 //! Fusion compared with its definitions.
 
+use super::fits::Fit;
 use super::*;
+use crate::access::Eligibility;
+use crate::ranking::{ScoredTools, ToolId};
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
@@ -53,7 +56,7 @@ fn scope_estimate_lowers_answerability_but_not_scores() {
             scope,
             ..signal(&[0.3, 0.28, 0.25], f32::NEG_INFINITY, 1.0)
         };
-        FusedValues::new(
+        CalibratedScores::new(
             vec![(Retriever::Static, with_scope)],
             Fusion::Weighted,
             &eligibility,
@@ -86,20 +89,20 @@ proptest! {
             (Retriever::Keyword, signal(&keyword, 0.0, 12.0)),
             (Retriever::Static, signal(&semantic, f32::NEG_INFINITY, 1.0)),
         ];
-        let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility, None);
+        let fused = CalibratedScores::new(signals, Fusion::Weighted, &eligibility, None);
         let fit = Fit::for_retrievers(&[Retriever::Keyword, Retriever::Static]);
         let best = admitted.iter().map(|tool| keyword[tool.index()]).fold(0.0, f32::max);
         let (k, s) = (fit.weight(Retriever::Keyword, 0.0), fit.weight(Retriever::Static, 0.0));
         let softening = fit.weight(Retriever::Static, 0.0) / fit.weight(Retriever::Static, best);
         for &tool in &admitted {
             let value = k * keyword[tool.index()] + s * semantic[tool.index()] / softening;
-            prop_assert!((fused.value(tool) - value).abs() < 1e-3);
+            prop_assert!((fused.scores.value(tool) - value).abs() < 1e-3);
             let score = fused.score(tool);
             prop_assert!((0.0..=1.0).contains(&score));
             prop_assert!(score <= fused.answerable());
-            let most = fused.estimate.correction.apply(fused.estimate.max_score);
+            let most = fused.calibration.largest_probability();
             if score > 1e-3 && score < (most - 1e-3).min(1.0 - 1e-3) {
-                prop_assert!((fused.value_at(score) - fused.value(tool)).abs() < 0.05);
+                prop_assert!((fused.calibration.value_at(score) - fused.scores.value(tool)).abs() < 0.05);
             }
         }
         prop_assert!((0.0..=1.0).contains(&fused.answerable()));
@@ -119,12 +122,12 @@ proptest! {
             admitted.iter().copied().partition(|tool| tool.index() < cut);
         let other_id = |tool: ToolId| ToolId::from_index(tool.index() - cut);
         let others: Vec<ToolId> = others.into_iter().map(other_id).collect();
-        let all = FusedValues::new(
+        let all = CalibratedScores::new(
             signals(&keyword, &semantic),
             Fusion::Weighted,
             &Eligibility::only(&admitted, keyword.len()), None);
         let tools = Eligibility::only(&tools, cut);
-        let by_ranks = FusedValues::new(
+        let by_ranks = CalibratedScores::new(
             signals(&keyword[..cut], &semantic[..cut]),
             Fusion::Rrf { k: 60 },
             &tools, None);
@@ -132,14 +135,14 @@ proptest! {
         // Like the near tools of a large catalog; here they are all tools.
         let every = ScoredTools::Some((0..cut).map(ToolId::from_index).collect());
         let mut near = signals(&keyword[..cut], &semantic[..cut]);
-        near.iter_mut().for_each(|(_, signal)| signal.restrict(&every));
-        for fused in [by_ranks, FusedValues::new(near, Fusion::Weighted, &tools, None)] {
+        near.iter_mut().for_each(|(_, signal)| *signal = signal.restricted(&every));
+        for fused in [by_ranks, CalibratedScores::new(near, Fusion::Weighted, &tools, None)] {
             let other_signals = signals(&keyword[cut..], &semantic[cut..]);
             let scored = fused.score_other_catalog(&tools, other_signals, &other_eligibility);
             for &other in &others {
                 let same = ToolId::from_index(cut + other.index());
                 prop_assert!((scored.score(other) - all.score(same)).abs() < 1e-6);
-                prop_assert!((scored.value(other) - all.value(same)).abs() < 1e-6);
+                prop_assert!((scored.scores.value(other) - all.scores.value(same)).abs() < 1e-6);
             }
         }
     }
@@ -156,9 +159,9 @@ proptest! {
                 (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
                 (Retriever::Model, signal(semantic, f32::NEG_INFINITY, 1.0)),
             ];
-            let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility, None);
-            let value = fused.value(admitted[0]);
-            admitted.iter().filter(|&&tool| fused.value(tool) > value + 1e-4).count()
+            let fused = CalibratedScores::new(signals, Fusion::Weighted, &eligibility, None);
+            let value = fused.scores.value(admitted[0]);
+            admitted.iter().filter(|&&tool| fused.scores.value(tool) > value + 1e-4).count()
         };
         let rank = better_tools(&keyword, &semantic);
         let mut nearer = semantic.clone();
@@ -184,7 +187,7 @@ proptest! {
         }
         let signals =
             vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
-        let fused = FusedValues::new(signals, Fusion::Rrf { k }, &eligibility, None);
+        let fused = CalibratedScores::new(signals, Fusion::Rrf { k }, &eligibility, None);
         for (index, &tool) in admitted.iter().enumerate() {
             let mut value = 0.0;
             for retriever_ranks in &ranks {
@@ -192,20 +195,20 @@ proptest! {
                     value += 1.0 / (f64::from(k) + rank as f64);
                 }
             }
-            prop_assert!((f64::from(fused.value(tool)) - value).abs() < 1e-5);
+            prop_assert!((f64::from(fused.scores.value(tool)) - value).abs() < 1e-5);
             prop_assert!((0.0..=1.0).contains(&fused.score(tool)));
         }
     }
 }
 
 /// Fuses tools with keyword scores of at most 40 and cosine similarities.
-fn hybrid(keyword: &[f32], semantic: &[f32]) -> FusedValues {
+fn hybrid(keyword: &[f32], semantic: &[f32]) -> CalibratedScores {
     let tools: Vec<ToolId> = (0..keyword.len()).map(ToolId::from_index).collect();
     let signals = vec![
         (Retriever::Keyword, signal(keyword, 0.0, 40.0)),
         (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
     ];
-    FusedValues::new(
+    CalibratedScores::new(
         signals,
         Fusion::Weighted,
         &Eligibility::only(&tools, tools.len()),
@@ -225,7 +228,7 @@ fn single_matching_tool_has_a_high_score() {
 fn rivals_lower_the_score_of_the_best_tool() {
     let alone = hybrid(&[20.0, 0.0, 0.0], &[0.6, 0.1, 0.0]);
     let among_equals = hybrid(&[20.0, 20.0, 20.0], &[0.6, 0.6, 0.6]);
-    let odds = |fused: &FusedValues| {
+    let odds = |fused: &CalibratedScores| {
         let score = fused.score(ToolId::from_index(0));
         score / (1.0 - score)
     };
@@ -248,6 +251,6 @@ fn tool_without_a_match_scores_zero() {
     let tool = ToolId::from_index(0);
     let eligibility = Eligibility::only(&[tool], 1);
     let keyword = vec![(Retriever::Keyword, signal(&[0.0], 0.0, 10.0))];
-    let fused = FusedValues::new(keyword, Fusion::Weighted, &eligibility, None);
+    let fused = CalibratedScores::new(keyword, Fusion::Weighted, &eligibility, None);
     assert!(fused.score(tool).abs() < f32::EPSILON && fused.answerable().abs() < f32::EPSILON);
 }

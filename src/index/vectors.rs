@@ -220,38 +220,42 @@ impl Vectors {
             near.add_best(&estimates, f32::NEG_INFINITY, admitted, count);
         }
         let query = Rows::from_vectors(query);
-        let source_cosines = |means: &Array2<f32>| -> Vec<Vec<f32>> {
-            // Tools are compared with the quantised request, and sources must be as well.
-            let mut quantized = Array2::zeros((0, means.ncols()));
-            (0..query.len()).for_each(|row| {
-                quantized
-                    .push_row(query.row(row).view())
-                    .expect("equal dimensions");
-            });
-            products(means.view(), quantized.view())
-                .columns()
-                .into_iter()
-                .map(|row| row.to_vec())
-                .collect()
-        };
-        let cosines_of_sources = means.as_ref().map(source_cosines);
-        if let (Some(sources), Some(scores)) = (sources, &cosines_of_sources) {
+        let source_cosines = means.as_ref().map(|means| cosines_of_means(means, &query));
+        if let (Some(sources), Some(scores)) = (sources, &source_cosines) {
             sources.add_best(scores, &mut near);
         }
-        let near: Vec<ToolId> = near.iter().collect();
+        self.compare(near.iter().collect(), &query, source_cosines)
+    }
+
+    /// Returns the cosine similarities of some tools, ascending, to each row of `query`, as
+    /// [`nearest`](Self::nearest) does.
+    pub(crate) fn cosines_to(
+        &self,
+        query: ArrayView2<'_, f32>,
+        tools: Vec<ToolId>,
+        sources: Option<&SourceIndex>,
+    ) -> Cosines {
+        let VectorOverview { means, .. } =
+            self.overview.get_or_init(|| self.build_overview(sources));
+        let query = Rows::from_vectors(query);
+        let source_cosines = means.as_ref().map(|means| cosines_of_means(means, &query));
+        self.compare(tools, &query, source_cosines)
+    }
+
+    fn compare(&self, near: Vec<ToolId>, query: &Rows, sources: Option<Vec<Vec<f32>>>) -> Cosines {
         let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
         for batch in near.chunks(ROWS_PER_BATCH) {
             let batch = batch.iter().map(|tool| (&self.rows, tool.index()));
             let rows = Rows::gather(batch).unwrap_or_default();
             tools
                 .iter_mut()
-                .zip(rows.products(&query))
+                .zip(rows.products(query))
                 .for_each(|(all, products)| all.extend(products));
         }
         Cosines {
             scored: ScoredTools::Some(near.into()),
             tools,
-            sources: cosines_of_sources,
+            sources,
         }
     }
 
@@ -309,6 +313,22 @@ impl Vectors {
     pub(crate) fn model(&self) -> usize {
         self.model
     }
+}
+
+/// Returns the cosines of the mean vectors of sources, by row of the request and then by source.
+fn cosines_of_means(means: &Array2<f32>, query: &Rows) -> Vec<Vec<f32>> {
+    // Tools are compared with the quantised request, and sources must be as well.
+    let mut quantized = Array2::zeros((0, means.ncols()));
+    (0..query.len()).for_each(|row| {
+        quantized
+            .push_row(query.row(row).view())
+            .expect("equal dimensions");
+    });
+    products(means.view(), quantized.view())
+        .columns()
+        .into_iter()
+        .map(|row| row.to_vec())
+        .collect()
 }
 
 /// Returns a text, followed by its sentences if there are several.

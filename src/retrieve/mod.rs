@@ -144,16 +144,20 @@ impl Signal {
         Some(self.sources.as_ref()?.score(self.scored.position(tool)?))
     }
 
-    /// Keeps the scores of some tools, if all tools have scores.
-    pub(crate) fn restrict(&mut self, scored: &ScoredTools) {
-        let ScoredTools::All(_) = self.scored else {
-            return;
-        };
-        self.scores = scored.select(&self.scores).into_owned();
-        self.sources
-            .iter_mut()
-            .for_each(|sources| sources.restrict(scored));
-        self.scored = scored.clone();
+    /// Returns the signal with the scores of some tools only. All tools must have scores.
+    pub(crate) fn restricted(&self, scored: &ScoredTools) -> Self {
+        let mut sources = self.sources.clone();
+        if let Some(sources) = &mut sources {
+            sources.restrict(scored);
+        }
+        Self {
+            scored: scored.clone(),
+            scores: scored.select(&self.scores).into_owned(),
+            context: self.context.clone(),
+            sources,
+            examples: self.examples.clone(),
+            ..*self
+        }
     }
 
     /// Returns the rank of a tool among the admitted ones, from 1; `None` if it does not match.

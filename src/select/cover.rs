@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use foldhash::{HashMap, HashMapExt};
 use ndarray::Array2;
 
-use crate::fuse::{FusedValues, Retriever};
+use crate::fuse::{CalibratedScores, Retriever};
 use crate::index::{Index, Vectors};
 use crate::ranking::{Candidate, ToolId};
 
@@ -51,9 +51,9 @@ pub(super) struct NextTool {
 impl Cover {
     /// Compares the best [`POOL`] candidates of `ranking` and all tools of subqueries.
     pub(crate) fn new<'a>(
-        subqueries: impl ExactSizeIterator<Item = &'a FusedValues>,
+        subqueries: impl ExactSizeIterator<Item = &'a CalibratedScores>,
         of_subqueries: &[(ToolId, usize)],
-        request: &'a FusedValues,
+        request: &'a CalibratedScores,
         ranking: &[Candidate],
     ) -> Self {
         let best = ranking.iter().take(POOL).map(|candidate| candidate.tool);
@@ -71,7 +71,7 @@ impl Cover {
             .into_iter()
             .zip(subqueries.chain([request]))
         {
-            if fused.is_unsupported() {
+            if fused.calibration.is_unsupported() {
                 continue;
             }
             for (score, &tool) in row.iter_mut().zip(&tools) {

@@ -83,6 +83,19 @@ fn check_of_folder_with_wrong_import_reports_it() {
 }
 
 #[test]
+fn imports_of_engine_stages_go_one_way() {
+    let stages = fs::read_to_string(root("src/engine.rs")).expect("it is there");
+    assert!(modules(&stages).len() > 15, "{:?}", modules(&stages));
+    for (path, text) in sources(&root("src/engine")) {
+        // Imports from other modules of the crate are checked above.
+        let text = text.replace("crate::", "other::");
+        let mut violations = wrong_imports(&stages, &path, &text);
+        violations.retain(|violation| !violation.ends_with("through the root"));
+        assert!(violations.is_empty(), "{}", violations.join("\n"));
+    }
+}
+
+#[test]
 fn table_of_modules_names_each_module_of_a_listed_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let document = fs::read_to_string(root.join("docs/architecture.md")).expect("the document");

@@ -47,7 +47,7 @@ ANSWERABLE = 0.8
 TOLD_NOTHING = 30.0
 #: Of requests that no tool serves, the share that does not merely lack its tool, where there are such.
 OTHERS = 0.25
-#: How sure the kind of what nothing serves must be to be told: `SURE` in `src/engine/ranked.rs`.
+#: How sure the kind of what nothing serves must be to be told: `MIN_KIND_PROBABILITY` in `src/engine/ranking.rs`.
 TOLD = 0.7
 
 

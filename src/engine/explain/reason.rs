@@ -5,7 +5,7 @@
 
 use std::borrow::{Borrow, Cow};
 
-use super::super::ranked::{CustomRanking, RequestRanking};
+use super::super::ranking::{RankingEvidence, RequestRanking};
 use crate::access::Access;
 use crate::catalog::Tool;
 use crate::excerpt::{list, one_line};
@@ -32,26 +32,28 @@ const SIMILAR_WORDS: f32 = 0.3;
 
 /// Writes the reason of a pick.
 pub(super) fn reason(
-    ranked: &RequestRanking<'_>,
+    ranked: &dyn RequestRanking,
     (id, tool): (ToolId, &Tool),
     access: &Access,
     provenance: &Provenance,
     reranker: Option<&str>,
 ) -> String {
     let mut clauses = inclusion_clauses(provenance);
-    match ranked {
-        RequestRanking::Registration { .. } => {
+    match ranked.evidence() {
+        RankingEvidence::CatalogOrder => {
             clauses.push("in catalog order, because the ranking failed".to_owned());
         }
-        RequestRanking::Custom(CustomRanking { scorer, scores, .. }) => match scores.get(&id) {
+        RankingEvidence::Scorer(ranking) => match ranking.scores.get(&id) {
             Some(Score {
                 reason: Some(reason),
                 ..
             }) => clauses.push(reason.clone()),
-            Some(score) => clauses.push(format!("score {:.2} from {scorer}", score.score)),
+            Some(score) => {
+                clauses.push(format!("score {:.2} from {}", score.score, ranking.scorer));
+            }
             None => {}
         },
-        RequestRanking::Fused { .. } => match &provenance.covers {
+        RankingEvidence::Fused(_) => match &provenance.covers {
             Some(cover) => clauses.extend(subquery_clauses(cover)),
             None => clauses.extend(evidence_clauses(provenance, tool)),
         },

@@ -1,15 +1,16 @@
-//! The picks as a set: coverage of subqueries, required tools, and the token budget.
+//! The decisions on the candidates as a set: coverage of subqueries, required tools, and the token
+//! budget.
 
 use std::collections::{BTreeMap, BTreeSet};
-
+use std::ops::Deref;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::candidates::{Candidates, duplicates};
-use super::ranked::RequestRanking;
+use super::ranking::{FusedRanking, RequestRanking};
 use super::report::Report;
-use super::request::Request;
+use super::request::ResolvedRequest;
+use super::shortlist::{Shortlist, duplicates};
 use crate::budget::{self, BudgetItem, FormatCosts};
 use crate::index::DuplicateGroups;
 use crate::options::{PickError, SelectionMode};
@@ -27,34 +28,124 @@ const MAX_REQUIRED: usize = 16;
 /// The largest number of required names that are read per tool.
 const MAX_NAMES: usize = 64;
 
-/// Decides which candidates are picked, and adds the tools that they require.
-pub(super) fn choose(
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
-    candidates: &Candidates<'_>,
-    report: &mut Report,
-) -> Vec<Decision> {
-    let limits = CutLimits {
-        max_candidates: request.options.max_candidates,
-        max_per_source: request.options.max_per_source,
-        trusted_sources: &request.trusted_sources,
-        mandatory: &candidates.protected.mandatory,
-        in_use: &candidates.protected.in_use,
-        skill_tools: &candidates.protected.skill_tools,
-        duplicates: duplicates(request),
-        for_subquery: &candidates.for_subquery,
-        cover: cover(request, ranked, candidates),
-    };
-    let mut decisions = cut(&candidates.ranking, &request.index.catalog, limits);
-    if request.options.choice == SelectionMode::Set {
-        decisions = RequirementResolver::new(request, ranked, decisions).resolve();
+/// The decisions on the tools that were picked, or excluded by a limit, in the order of reports.
+pub(super) struct Decisions(Vec<Decision>);
+
+impl Deref for Decisions {
+    type Target = [Decision];
+
+    fn deref(&self) -> &[Decision] {
+        &self.0
     }
-    if let Some(duplicates) = duplicates(request) {
-        record_accounts(duplicates, &candidates.ranking, &mut decisions);
+}
+
+impl Decisions {
+    /// Decides which candidates are picked, and adds the tools that they require.
+    pub(super) fn new(
+        request: &ResolvedRequest<'_>,
+        ranked: &dyn RequestRanking,
+        shortlist: &Shortlist,
+        report: &mut Report,
+    ) -> Self {
+        let limits = CutLimits {
+            max_candidates: request.options.max_candidates,
+            max_per_source: request.options.max_per_source,
+            trusted_sources: &request.trusted_sources,
+            mandatory: &shortlist.protected.mandatory,
+            in_use: &shortlist.protected.in_use,
+            skill_tools: &shortlist.protected.skill_tools,
+            duplicates: duplicates(request),
+            for_subquery: &shortlist.for_subquery,
+            cover: cover(request, ranked, shortlist),
+        };
+        let mut decisions = cut(&shortlist.ranking, &request.index.catalog, limits);
+        if request.options.choice == SelectionMode::Set {
+            decisions = RequirementResolver::new(request, ranked, decisions).resolve();
+        }
+        if let Some(duplicates) = duplicates(request) {
+            record_accounts(duplicates, &shortlist.ranking, &mut decisions);
+        }
+        record_copies(request.copies(), &mut decisions);
+        report.ran(Stage::Select);
+        Self(decisions)
     }
-    record_copies(&request.copies, &mut decisions);
-    report.ran(Stage::Select);
-    decisions
+
+    /// Returns the picked tools.
+    pub(super) fn picked(&self) -> BTreeSet<ToolId> {
+        picks(self).map(|(tool, _)| tool).collect()
+    }
+
+    /// Orders the picks that had no score before by their values in `ranked`.
+    pub(super) fn ordered_by(mut self, ranked: &dyn RequestRanking) -> Self {
+        let mut is_ordered = true;
+        for decision in &mut self.0 {
+            let tool = decision.tool;
+            if let Some(details) = decision.picked_mut()
+                && details.value.is_infinite()
+            {
+                details.value = ranked.candidate(tool).score;
+                is_ordered = false;
+            }
+        }
+        if !is_ordered {
+            put_in_order(&mut self.0);
+        }
+        self
+    }
+
+    /// Fits the definitions of the picks into `tokens`, excludes picks that do not fit, and counts the
+    /// tokens. The tokens of the whole catalog are counted once; with a deadline, on a thread that may
+    /// be abandoned.
+    pub(super) fn fit(
+        mut self,
+        costs: &Arc<FormatCosts>,
+        tokens: usize,
+        request: &ResolvedRequest<'_>,
+        ranked: &dyn RequestRanking,
+    ) -> Result<(Self, TokenReport), PickError> {
+        let protected = request.mandatory_or_in_use();
+        let mut items = Vec::new();
+        for (tool, _) in picks(&self) {
+            items.push(BudgetItem {
+                tool,
+                score: ranked.score(tool),
+                is_mandatory: protected.contains(&tool),
+            });
+        }
+        let fitted = budget::fit(costs, &items, tokens)?;
+        let mut definitions = fitted.definitions.into_iter();
+        for decision in &mut self.0 {
+            let Some(picked) = decision.picked_mut() else {
+                continue;
+            };
+            match definitions.next().flatten() {
+                Some(definition) => picked.definition = Some(definition),
+                None => decision.outcome = CutOutcome::OverBudget,
+            }
+        }
+        put_in_order(&mut self.0);
+        let catalog = match request.deadline.instant() {
+            _ if request.index.catalog.lacks_tools() => None,
+            None => Some(costs.count_all()?),
+            Some(_) => {
+                let costs = Arc::clone(costs);
+                request
+                    .deadline
+                    .run(move || costs.count_all())
+                    .ok()
+                    .transpose()?
+            }
+        };
+        let report = TokenReport {
+            budget: tokens,
+            provider: costs.provider().to_owned(),
+            tokenizer: costs.tokenizer(),
+            catalog,
+            picks: fitted.tokens,
+            saved: catalog.map(|catalog| catalog.saturating_sub(fitted.tokens)),
+        };
+        Ok((self, report))
+    }
 }
 
 /// Records the candidates that equal a pick from another source, and for which no place was left.
@@ -102,20 +193,19 @@ fn record_copies(copies: &BTreeMap<ToolId, ToolId>, decisions: &mut Vec<Decision
 
 /// Returns the coverage of the subqueries, if there are more candidates than places.
 fn cover(
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
-    candidates: &Candidates<'_>,
+    request: &ResolvedRequest<'_>,
+    ranked: &dyn RequestRanking,
+    shortlist: &Shortlist,
 ) -> Option<Cover> {
-    let Candidates {
-        subqueries,
+    let Shortlist {
         of_subqueries,
         ranking,
         reranked,
         ..
-    } = candidates;
-    let RequestRanking::Fused { fused, .. } = ranked else {
-        return None;
-    };
+    } = shortlist;
+    let FusedRanking {
+        fused, subqueries, ..
+    } = ranked.fused()?;
     if subqueries.is_empty() || *reranked || ranking.len() <= request.options.max_candidates {
         return None;
     }
@@ -131,8 +221,8 @@ fn cover(
 /// that are not picks are listed separately, and their number is limited. Ineligible tools are not
 /// added.
 struct RequirementResolver<'a> {
-    request: &'a Request<'a>,
-    ranked: &'a RequestRanking<'a>,
+    request: &'a ResolvedRequest<'a>,
+    ranked: &'a dyn RequestRanking,
     decisions: Vec<Decision>,
     /// The position of each pick's decision.
     picked: BTreeMap<ToolId, usize>,
@@ -146,8 +236,8 @@ struct RequirementResolver<'a> {
 
 impl<'a> RequirementResolver<'a> {
     fn new(
-        request: &'a Request<'a>,
-        ranked: &'a RequestRanking<'a>,
+        request: &'a ResolvedRequest<'a>,
+        ranked: &'a dyn RequestRanking,
         decisions: Vec<Decision>,
     ) -> Self {
         let mut picked: BTreeMap<ToolId, usize> = BTreeMap::new();
@@ -158,7 +248,7 @@ impl<'a> RequirementResolver<'a> {
         }
         let mut per_source: HashMap<Option<&'a str>, usize> = HashMap::new();
         for &tool in picked.keys() {
-            if !request.in_use.tools.contains_key(&tool) {
+            if !request.named.in_use.tools.contains_key(&tool) {
                 *per_source.entry(request.look(tool)).or_default() += 1;
             }
         }
@@ -199,7 +289,7 @@ impl<'a> RequirementResolver<'a> {
     /// Records that a pick requires another tool by this name. Returns `true` if the tool was added
     /// for it.
     fn require(&mut self, required: ToolId, name: &str, by: ToolId) -> bool {
-        if !self.request.eligibility.admits(required) {
+        if !self.request.eligibility().admits(required) {
             let new_requirement = || IneligibleRequirement {
                 name: name.to_owned(),
                 by: Vec::new(),
@@ -231,7 +321,7 @@ impl<'a> RequirementResolver<'a> {
 
     /// Adds a required tool, unless its source or the number of required tools is at its limit.
     fn add(&mut self, tool: ToolId) -> bool {
-        let Request {
+        let ResolvedRequest {
             options,
             trusted_sources,
             ..
@@ -289,57 +379,4 @@ impl<'a> RequirementResolver<'a> {
         put_in_order(&mut decisions);
         decisions
     }
-}
-
-/// Fits the definitions of the picks into `tokens`, excludes picks that do not fit, and counts the
-/// tokens. The tokens of the whole catalog are counted once; with a deadline, on a thread that may
-/// be abandoned.
-pub(super) fn fit(
-    costs: &Arc<FormatCosts>,
-    tokens: usize,
-    request: &Request<'_>,
-    ranked: &RequestRanking<'_>,
-    decisions: &mut [Decision],
-) -> Result<TokenReport, PickError> {
-    let protected = request.mandatory_or_in_use();
-    let mut items = Vec::new();
-    for (tool, _) in picks(decisions) {
-        items.push(BudgetItem {
-            tool,
-            score: ranked.score(tool),
-            is_mandatory: protected.contains(&tool),
-        });
-    }
-    let fitted = budget::fit(costs, &items, tokens)?;
-    let mut definitions = fitted.definitions.into_iter();
-    for decision in decisions.iter_mut() {
-        let Some(picked) = decision.picked_mut() else {
-            continue;
-        };
-        match definitions.next().flatten() {
-            Some(definition) => picked.definition = Some(definition),
-            None => decision.outcome = CutOutcome::OverBudget,
-        }
-    }
-    put_in_order(decisions);
-    let catalog = match request.deadline.instant() {
-        _ if request.index.catalog.lacks_tools() => None,
-        None => Some(costs.count_all()?),
-        Some(_) => {
-            let costs = Arc::clone(costs);
-            request
-                .deadline
-                .run(move || costs.count_all())
-                .ok()
-                .transpose()?
-        }
-    };
-    Ok(TokenReport {
-        budget: tokens,
-        provider: costs.provider().to_owned(),
-        tokenizer: costs.tokenizer(),
-        catalog,
-        picks: fitted.tokens,
-        saved: catalog.map(|catalog| catalog.saturating_sub(fitted.tokens)),
-    })
 }
