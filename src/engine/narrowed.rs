@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::embeddings::Embeddings;
+use super::report::Report;
+use super::request::ResolvedRequest;
+use super::retrieval::{RequestRetriever, Retrieval};
 use super::skills::SkillIndex;
 use crate::access::Access;
 use crate::catalog::{Catalog, Tool};
@@ -12,6 +16,7 @@ use crate::names::Skill;
 use crate::names::skills::AllowedTool;
 use crate::options::PickOptions;
 use crate::query::Query;
+use crate::ranking::ToolId;
 use crate::selection::{Pick, Selection};
 
 const VERBS: [&str; 20] = [
@@ -313,6 +318,46 @@ fn narrowed_pick_scores_tools_of_skills() {
         assert_eq!(skills[0].tool_ids.len(), 2, "{request}");
         for pick in &selection.picks {
             assert!(pick.score > 0.0, "{request}: {}", pick.tool.id);
+        }
+    }
+}
+
+fn retrieve<'q>(engine: &'q Engine, query: &'q Query, options: &'q PickOptions) -> Retrieval<'q> {
+    let request =
+        ResolvedRequest::new(engine.indexes(), query, options).expect("the options are valid");
+    let mut embeddings = Embeddings::default();
+    RequestRetriever::new(&mut embeddings).retrieve(&request, &mut Report::new())
+}
+
+#[test]
+fn extended_retrieval_scores_tools_as_full_retrieval() {
+    let (full, narrowed) = engines();
+    let options = PickOptions::default();
+    for request in REQUESTS {
+        let query = Query::new(request);
+        let all = retrieve(&full, &query, &options);
+        let near = retrieve(&narrowed, &query, &options);
+        let mut scored: Vec<ToolId> = narrowed.catalog().ids().collect();
+        scored.retain(|&tool| near.scored.position(tool).is_some());
+        let mut distant: Vec<ToolId> = narrowed.catalog().ids().collect();
+        distant.retain(|tool| !scored.contains(tool) && tool.index() % 7 == 0);
+        assert!(!distant.is_empty(), "{request}");
+        let extended = near.extend(&distant);
+        scored.extend(&distant);
+        assert_eq!(extended.scored.len(), scored.len(), "{request}");
+        assert_eq!(extended.subqueries.len(), all.subqueries.len(), "{request}");
+        let mut signals = extended.signals;
+        let mut expected = all.signals;
+        for (subquery, other) in extended.subqueries.into_iter().zip(all.subqueries) {
+            signals.extend(subquery.signals);
+            expected.extend(other.signals);
+        }
+        assert_eq!(signals.len(), expected.len(), "{request}");
+        for ((_, signal), (retriever, expected)) in signals.iter().zip(&expected) {
+            for &tool in &scored {
+                let difference = signal.score(tool) - expected.score(tool);
+                assert!(difference.abs() < 1e-6, "{request}: {retriever:?}");
+            }
         }
     }
 }
