@@ -2,6 +2,7 @@
 
 // The architecture: imports go one way, and the libraries do not print or read the environment.
 mod architecture;
+mod import_cycles;
 // Name conflicts: trust, the operator's aliases, confusable names.
 mod aliases;
 // Deprecated aliases: reports and logs.
