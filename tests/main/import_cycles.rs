@@ -61,7 +61,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("crates/provider", "text_calls"),
     ("crates/runtime", "context"),
     ("crates/runtime", "http"),
-    ("crates/shell", "bash"),
     ("crates/skills", "crate"),
     ("crates/state", "shared_store"),
     ("crates/store", "redis"),

@@ -347,3 +347,17 @@ impl FileFailure {
         }
     }
 }
+
+/// Resolves the `.` and `..` of a path as text.
+pub(crate) fn normalize(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            // The parent of `/` is `/`.
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}

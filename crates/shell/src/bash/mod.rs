@@ -11,7 +11,7 @@ mod sandbox;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use self::environment::Environment;
 use self::output::{OutputDecoder, OutputExcerpt};
 use self::process::{Shell, ShellEnd, StartError};
 use self::sandbox::SandboxAccess;
-use crate::root::{session_id, session_schema};
+use crate::root::{normalize, session_id, session_schema};
 use picktools::catalog::Tool;
 use picktools_call::ValidCall;
 use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult};
@@ -421,20 +421,6 @@ fn resolve_folder(root: &Path, working_dir: &Path) -> Result<WorkingFolder, Box<
         ));
     }
     Ok(WorkingFolder { root, folder })
-}
-
-/// Resolves the `.` and `..` of a path as text.
-fn normalize(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            // The parent of `/` is `/`.
-            Component::ParentDir => drop(plain.pop()),
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 fn start_failure(error: &StartError) -> ToolResult {

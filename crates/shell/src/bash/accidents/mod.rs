@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use self::words::{SimpleCommand, UNKNOWN, Variables, read_commands};
-use super::normalize;
+use crate::root::normalize;
 
 /// The most levels of scripts in commands, such as `bash -c`.
 const MAX_DEPTH: usize = 8;
