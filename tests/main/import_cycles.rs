@@ -62,7 +62,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("crates/runtime", "context"),
     ("crates/runtime", "http"),
     ("crates/skills", "crate"),
-    ("crates/state", "shared_store"),
     ("crates/store", "redis"),
     ("crates/store", "redis::repair"),
 ];

@@ -1,6 +1,11 @@
 //! The connections to a store. Everything that depends on the Redis client is in this file.
 
+use std::time::Duration;
+
 pub(super) use client_impl::ConnectionPool;
+
+/// The longest duration of a command.
+pub(super) const DEADLINE: Duration = Duration::from_millis(500);
 
 mod client_impl {
     use std::sync::Mutex;
@@ -11,7 +16,8 @@ mod client_impl {
 
     use crate::lock::lock;
     use crate::shared_store::fault::{StoreFailure, StoreFault};
-    use crate::shared_store::{DEADLINE, StoreReply};
+    use crate::shared_store::link::DEADLINE;
+    use crate::shared_store::reply::StoreReply;
 
     /// The most bytes of an answer.
     const MAX_ANSWER_BYTES: usize = 16 << 20;

@@ -9,6 +9,7 @@
 
 mod fault;
 mod link;
+mod reply;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,12 +21,11 @@ use tokio::time::timeout;
 
 use self::fault::Faults;
 pub use self::fault::{FaultListener, Purpose, StoreFailure, StoreFault, describe_faults};
-use self::link::ConnectionPool;
+use self::link::{ConnectionPool, DEADLINE};
+pub use self::reply::StoreReply;
 use crate::keys::{digest, hex};
 use crate::shared_file::{StateError, create_private_folder};
 
-/// The longest duration of a command.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
 /// The pause after a command without a reply.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The most commands at once that run for client requests.
@@ -48,37 +48,6 @@ struct StoreInner {
     memory: OnceLock<PathBuf>,
     faults: Faults,
     permits: Arc<Semaphore>,
-}
-
-/// A reply of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreReply {
-    /// No value.
-    Nothing,
-    /// A number.
-    Number(i64),
-    /// A text, or any bytes.
-    Text(Vec<u8>),
-    /// A list of replies.
-    List(Vec<Self>),
-}
-
-impl StoreReply {
-    /// Returns the text, if the reply is UTF-8 text.
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
-            _ => None,
-        }
-    }
-
-    /// Returns the parts of a list; empty for other replies.
-    pub fn parts(&self) -> &[Self] {
-        match self {
-            Self::List(parts) => parts,
-            _ => &[],
-        }
-    }
 }
 
 impl StateStore {
