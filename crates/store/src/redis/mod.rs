@@ -1,6 +1,7 @@
 //! A store in Redis 8, or in Redis or Valkey with RediSearch 2.10 or newer.
 
 mod keys;
+mod number;
 mod repair;
 mod search;
 mod writing;
@@ -10,7 +11,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use half::f16;
 use picktools_net::{RedisConnection, RedisLimits};
 use redis::{ErrorKind, Pipeline, Value};
 
@@ -326,14 +326,6 @@ fn describe(value: &Value) -> String {
             picktools::excerpt::one_line(&format!("{other:?}"), 80)
         ),
     }
-}
-
-/// Returns the bytes of a vector in the index: 16-bit floats, little-endian.
-fn vector_bytes(vector: &[f32]) -> Vec<u8> {
-    vector
-        .iter()
-        .flat_map(|&value| f16::from_f32(value).to_le_bytes())
-        .collect()
 }
 
 impl Store for RedisStore {

@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use picktools_net::RedisConnection;
 
+use super::number::parse_number;
 use super::writing::{Publisher, WRITE_TIMEOUT};
 use crate::StoreError;
 use crate::head::CurrentSnapshot;
-
-/// The largest valid number of a version or generation.
-const MAX_NUMBER: u64 = 1 << 53;
 
 impl Publisher<'_> {
     /// Removes unreadable values of the tenant, and restores the set of generations if it is lost.
@@ -95,12 +93,4 @@ impl StoredValue {
             _ => Self::Other,
         })
     }
-}
-
-/// Parses a number in the only form that the store itself can increment.
-pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    text.parse()
-        .ok()
-        .filter(|number: &u64| *number <= MAX_NUMBER && number.to_string() == text)
 }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
+use half::f16;
 use redis::Cmd;
 
-use super::vector_bytes;
 use crate::first_stage::{AccessFilter, TagFilter, VectorQuery};
 
 /// The largest number of postings to read per returned tool.
@@ -245,6 +245,14 @@ pub(super) fn create_index(index: &str, prefix: &str, dimensions: &[usize]) -> C
         create.arg("M").arg(16).arg("EF_CONSTRUCTION").arg(100);
     }
     create
+}
+
+/// Returns the bytes of a vector in the index: 16-bit floats, little-endian.
+pub(super) fn vector_bytes(vector: &[f32]) -> Vec<u8> {
+    vector
+        .iter()
+        .flat_map(|&value| f16::from_f32(value).to_le_bytes())
+        .collect()
 }
 
 #[cfg(test)]

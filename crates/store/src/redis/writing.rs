@@ -9,11 +9,12 @@ use picktools_net::RedisConnection;
 use redis::{Pipeline, Value};
 
 use super::keys::{GenerationKeys, row_arguments};
-use super::repair::parse_number;
+use super::number::parse_number;
 use super::search::{
-    self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field,
+    self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_bytes,
+    vector_field,
 };
-use super::{OOM, ROWS_AT_ONCE, RedisStore, describe, vector_bytes};
+use super::{OOM, ROWS_AT_ONCE, RedisStore, describe};
 use crate::first_stage::name_tag;
 use crate::head::{CurrentSnapshot, SnapshotHead, policy_tag, source_tag};
 use crate::{GarbageReport, Store as _, StoreError};
