@@ -54,8 +54,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("crates/http", "server"),
     ("crates/import", "entry_format"),
     ("crates/import", "openapi"),
-    ("crates/mcp", "client"),
-    ("crates/mcp", "program"),
     ("crates/provider", "calls"),
     ("crates/provider", "format"),
     ("crates/provider", "text_calls"),

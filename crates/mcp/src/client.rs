@@ -1,62 +1,23 @@
 //! The request for a server's tools.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout_at;
 
 use picktools_import::mcp::Server;
 
 use super::connection::{
-    ConnectError, ConnectOptions, Connection, Handshake, SilentHandler, StderrTail, timeout_message,
+    ConnectError, ConnectOptions, Connection, SilentHandler, StderrTail, timeout_message,
 };
+use super::handshake::Handshake;
+use super::limits::Limits;
 use super::listing::{ListFailure, ListKind, ListLimits};
 use super::program::Variable;
 use super::tool_cache::ToolListCache;
-
-/// Time and size limits for a server's answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Time for start, handshake and all pages together.
-    pub time: Duration,
-    /// The largest number of pages of the tool list.
-    pub pages: usize,
-    /// The largest number of tools.
-    pub tools: usize,
-    /// The largest size of all tools together, in bytes.
-    pub bytes: usize,
-    /// The largest size of one message, in bytes.
-    pub message_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            time: Duration::from_secs(30),
-            pages: 500,
-            tools: 20_000,
-            bytes: 64 << 20,
-            message_bytes: 16 << 20,
-        }
-    }
-}
-
-/// The tools of a server.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Listing {
-    /// The tool definitions, unchanged.
-    pub tools: Vec<Value>,
-    /// The reason why tools are missing; `None` if the list is complete.
-    pub incomplete: Option<String>,
-    /// The protocol revision of the connection.
-    pub protocol: String,
-    /// The instructions of the server, empty if it has none; `None` if they are not known.
-    pub instructions: Option<String>,
-}
+use super::tool_list::Listing;
 
 /// The reason why a server listed no tools.
 #[derive(Debug, Error)]

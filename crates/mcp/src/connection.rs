@@ -21,11 +21,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
-use super::client::Limits;
 use super::failure::{CLOSED, MAX_MESSAGE_CHARS, error_chain_text, is_closed, transport_text};
+use super::handshake::Handshake;
 use super::http::{HttpClient, LastFailure};
-use super::program::{GRACE, Program, Variable};
+use super::limits::Limits;
+use super::program::{Program, Variable};
 use super::reading::Lines;
+use super::supervisor::GRACE;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
 use super::tool_cache::ToolListCache;
@@ -83,28 +85,6 @@ impl ToolChanges {
 impl ClientHandler for ToolChanges {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.0.notify_one();
-    }
-}
-
-/// The order in which protocol revisions are tried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Handshake {
-    /// Tries the newest revision first, and falls back to the one that the server knows.
-    #[default]
-    NewestFirst,
-    /// Tries the handshake of revisions before 2026-07-28 first, and the newest one if the server
-    /// refuses it. With the older revisions a server can send requests during a call and report
-    /// changes without a subscription.
-    LegacyFirst,
-}
-
-impl Handshake {
-    fn other(self) -> Self {
-        match self {
-            Self::NewestFirst => Self::LegacyFirst,
-            Self::LegacyFirst => Self::NewestFirst,
-        }
     }
 }
 

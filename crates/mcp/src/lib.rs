@@ -6,7 +6,9 @@
 mod client;
 mod connection;
 mod failure;
+mod handshake;
 mod http;
+mod limits;
 mod listing;
 mod message_pace;
 mod private_files;
@@ -18,16 +20,20 @@ mod tap;
 mod token;
 mod token_answer;
 mod tool_cache;
+mod tool_list;
 
-pub use client::{Limits, ListError, Listing, list};
+pub use client::{ListError, list};
 pub use connection::{
-    ConnectError, ConnectOptions, Connection, Handshake, PendingRequest, SilentHandler, StderrTail,
+    ConnectError, ConnectOptions, Connection, PendingRequest, SilentHandler, StderrTail,
     ToolChanges,
 };
+pub use handshake::Handshake;
 pub use http::HttpFailure;
+pub use limits::Limits;
 pub use listing::{ItemListing, ListKind, ListLimits};
 pub use program::Variable;
 pub use reading::{mend, message_id};
 pub use supervisor::{SUPERVISE, supervise, supervise_programs};
 pub use tap::RequestUpdate;
 pub use tool_cache::ToolListCache;
+pub use tool_list::Listing;

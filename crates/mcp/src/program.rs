@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::failure::MAX_MESSAGE_CHARS;
-use super::supervisor;
+use super::supervisor::{self, GRACE};
 use picktools::excerpt::marked;
 use picktools_import::mcp::ServerTransport;
 
@@ -73,8 +73,6 @@ const INHERITED: [&str; 46] = [
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
 ];
-/// Time for a program to exit by itself after its input is closed.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// The kept end of a program's standard error, in bytes.
 const MAX_STDERR_BYTES: usize = 4 << 10;
 /// The reported number of lines of standard error.

@@ -11,12 +11,16 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The argument with which a program runs as a supervisor; the command of the server follows.
 pub const SUPERVISE: &str = "supervise-server";
 /// The beginning of the line that the supervisor writes if a program cannot be started; the number
 /// of the error follows.
 const START_ERROR: &str = "picktools supervise-server: cannot start the program: error ";
+
+/// Time for a program to exit by itself after its input is closed.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// The path of the program that supervises others.
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
@@ -73,8 +77,7 @@ mod unix {
     use rustix::process::{Signal, kill_current_process_group, setpgid};
     use rustix::stdio::{dup2_stdin, dup2_stdout};
 
-    use super::super::program::GRACE;
-    use super::START_ERROR;
+    use super::{GRACE, START_ERROR};
 
     /// The time in which the end of the parent may follow the end of the program that it causes.
     const PARENT_END_TIME: Timespec = Timespec {

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use picktools_import::mcp::{Server, ServerTransport};
 
-use super::client::Listing;
-use super::connection::Handshake;
+use super::handshake::Handshake;
 use super::private_files;
+use super::tool_list::Listing;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
