@@ -37,7 +37,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("bindings/python", "engine"),
     ("crates/call", "crate"),
     ("crates/call", "normalise"),
-    ("crates/check", "crate"),
     ("crates/cli", "crate"),
     ("crates/cli", "eval"),
     ("crates/cli", "init::document"),

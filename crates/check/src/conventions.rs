@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use super::ToolFinding;
+use super::finding::{ToolFinding, shorten};
 use super::rules::{MIXED_NAMES, Rule, UNCHECKED_CALLS, UNPORTABLE_NAME, VAGUE_NAME};
 use picktools::catalog::{NoSchemaMode, Tool, is_reserved};
 use picktools::names::split_words;
@@ -84,7 +84,7 @@ fn check_names(
     } in by_source.into_values()
     {
         let name = &tools[tool].name;
-        let mut message = format!("{:?} {problem}", super::shorten(name));
+        let mut message = format!("{:?} {problem}", shorten(name));
         if more > 0 {
             message.push_str(&format!(
                 "; {more} more names of the source have such a problem"
@@ -139,7 +139,7 @@ fn check_cases(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
         let is_usual = |case: &NameCase| counts.get(case).is_some_and(|count| 2 * count > total);
         let differs = name_case(&tool.name).is_some_and(|case| !is_usual(&case));
         if differs && NAME_CASES.iter().any(is_usual) {
-            let name = super::shorten(&tool.name);
+            let name = shorten(&tool.name);
             let message = format!("{name:?} has another style than most names of the source");
             findings[index].push(ToolFinding {
                 message,

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use rayon::prelude::*;
 
-use super::ToolFinding;
+use super::finding::{ToolFinding, shorten};
 use super::rules::{NEAR_DUPLICATE, Severity};
 use super::texts::{TextKind, texts};
 use picktools::catalog::Tool;
@@ -45,7 +45,7 @@ pub(super) fn check(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
         if let Some((other, severity)) = original {
             let message = format!(
                 "the text is nearly the same as that of {:?}",
-                super::shorten(&tools[other].id)
+                shorten(&tools[other].id)
             );
             let description = &tools[index].description;
             findings[index].push(ToolFinding {

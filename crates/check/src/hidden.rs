@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 use unicode_script::{Script, UnicodeScript};
 
-use super::ToolFinding;
+use super::finding::{ToolFinding, shorten};
 use super::fold::{fold, is_mixed, is_spaced_out, words};
 use super::lexicon::speaks_of_examples;
 use super::rules::{DISGUISED_WORDS, HIDDEN_CHARACTERS, HIDDEN_MARKUP, PADDED_TEXT, Severity};
@@ -133,7 +133,7 @@ fn check_characters(text: &ToolText<'_>, findings: &mut Vec<ToolFinding>) {
     }
     let tags = decode_tags(text.text);
     let carried = if tags.len() > 3 {
-        format!(", which spell {:?}", super::shorten(&tags))
+        format!(", which spell {:?}", shorten(&tags))
     } else {
         String::new()
     };

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 
-use super::ToolFinding;
+use super::finding::{ToolFinding, shorten};
 use super::fold::{fold, is_mixed, letter_for, words};
 use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, LOOK_ALIKE_SOURCE};
 use picktools::catalog::spelling::normalise;
@@ -92,7 +92,7 @@ fn check_imitations(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
     let imitated_sources = imitated_sources(tools);
     tools.par_iter().zip(findings).for_each(|(tool, findings)| {
         if let Some(other) = find_imitated_name(tool, &names) {
-            let message = format!("the name looks like {:?}", super::shorten(&other));
+            let message = format!("the name looks like {:?}", shorten(&other));
             findings.push(ToolFinding {
                 message,
                 ..ToolFinding::new(&IMITATED_NAME, "/name", &tool.name)
@@ -100,7 +100,7 @@ fn check_imitations(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
         }
         let source = tool.source.as_deref().unwrap_or_default();
         if let Some(other) = imitated_sources.get(source) {
-            let message = format!("the source looks like {:?}", super::shorten(other));
+            let message = format!("the source looks like {:?}", shorten(other));
             findings.push(ToolFinding {
                 message,
                 ..ToolFinding::new(&IMITATED_NAME, "/source", source)
@@ -155,7 +155,7 @@ fn check_sources(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
         let in_disguise =
             source.is_ascii() && other.is_ascii() && normalise(source) != normalise(other);
         if other != source && !in_disguise && reported.insert(source) {
-            let message = format!("the source looks like {:?}", super::shorten(other));
+            let message = format!("the source looks like {:?}", shorten(other));
             findings[index].push(ToolFinding {
                 message,
                 ..ToolFinding::new(&LOOK_ALIKE_SOURCE, "/source", source)
@@ -219,14 +219,11 @@ fn check_scripts(tool: &Tool, findings: &mut Vec<ToolFinding>) {
         }
         let plain: String = name.nfkc().collect();
         let message = if plain.is_ascii() {
-            format!(
-                "the name reads {:?} in plain letters",
-                super::shorten(&plain)
-            )
+            format!("the name reads {:?} in plain letters", shorten(&plain))
         } else if let Some(word) = words(name).find(|word| is_mixed(word)) {
             format!(
                 "the word {:?} mixes Latin letters with others that look alike",
-                super::shorten(word)
+                shorten(word)
             )
         } else {
             continue;
@@ -286,7 +283,7 @@ fn check_aliases(tools: &[&Tool], findings: &mut [Vec<ToolFinding>]) {
 
 /// Describes why an alias is misleading; `sources` are those of the tools with this name.
 fn alias_problem(tool: &Tool, alias: &str, sources: &[Option<&str>]) -> Option<String> {
-    let quoted = super::shorten(alias);
+    let quoted = shorten(alias);
     if HOST_CONTROLS.contains(&normalise(alias).as_str()) {
         return Some(format!(
             "{quoted:?} is a name that hosts use for their own controls"

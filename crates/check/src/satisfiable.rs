@@ -6,7 +6,7 @@ use picktools::catalog::Tool;
 use picktools::schema::{SubschemaForm, pointer_part, resolve, subschema_form};
 use serde_json::{Map, Value};
 
-use super::ToolFinding;
+use super::finding::ToolFinding;
 use super::rules::UNSATISFIABLE;
 
 /// The deepest nesting that is checked.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::ToolFinding;
+use super::finding::{ToolFinding, shorten};
 use super::fold::{fold, words};
 use super::rules::{KEYWORD_STUFFING, LONG_TEXT, PROMOTES_ITSELF};
 use super::texts::{TextKind, ToolText};
@@ -233,7 +233,7 @@ fn find_stuffing(text: &ToolText<'_>) -> Option<String> {
         }
     }
     let (word, count) = find_repeated_word(&folded)?;
-    let word = super::shorten(&word);
+    let word = shorten(&word);
     Some(format!(
         "the {name} repeats the word {word:?} {count} times"
     ))

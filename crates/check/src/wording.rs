@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::finding::ToolFinding;
 use super::fold::{fold, sentences, without_digits_for_letters, without_examples, words};
 use super::lexicon::{Concept, Concepts, FoldedSentence};
 use super::rules::{ENCODED_TEXT, Severity, WORDINGS, Wording, WordingScope};
 use super::texts::{TextKind, ToolText, parameter_names};
-use super::{ToolFinding, copies, hidden};
+use super::{copies, hidden};
 use picktools::catalog::Tool;
 use picktools::catalog::spelling::normalise;
 
