@@ -7,7 +7,8 @@ use picktools::skills::AllowedTool;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use crate::SkillFault;
-use crate::front_matter::{Located, MAX_NAME_CHARS};
+use crate::located::Located;
+use crate::specification::MAX_NAME_CHARS;
 
 /// The largest number of tools that a skill may name.
 const MAX_ALLOWED_TOOLS: usize = 64;

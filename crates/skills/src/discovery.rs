@@ -10,7 +10,8 @@ use walkdir::{DirEntry, WalkDir};
 
 use picktools::skills::Skill;
 
-use crate::{ParsedSkill, SkillError, front_matter};
+use crate::SkillError;
+use crate::front_matter::{self, ParsedSkill};
 
 /// The name of a skill's file.
 const FILE_NAME: &str = "SKILL.md";

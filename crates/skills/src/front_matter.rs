@@ -1,89 +1,25 @@
 //! The parser of a `SKILL.md`: it returns a [`Skill`], or every fault of the text.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_saphyr::Spanned;
-
 use picktools::skills::Skill;
 
-use crate::allowed_tools::{ToolEntries, parse_allowed_tools};
+use crate::SkillFault;
+use crate::allowed_tools::parse_allowed_tools;
+use crate::located::Located;
+use crate::members::FrontMatter;
+use crate::specification::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use crate::tolerant::{self, TolerantReading};
-use crate::{ParsedSkill, SkillFault};
-
-/// The longest name of the specification, in characters.
-pub(super) const MAX_NAME_CHARS: usize = 64;
-/// The longest description of the specification, in characters.
-const MAX_DESCRIPTION_CHARS: usize = 1024;
-/// The largest front matter, in bytes.
-const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
+use crate::yaml::{MAX_FRONT_MATTER_BYTES, is_attack, parse_yaml, syntax_fault};
 /// The line before and after front matter.
 const FENCE: &str = "---";
 
-/// The members of the front matter that are read; others are ignored.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct FrontMatter {
-    name: Option<Spanned<String>>,
-    description: Option<Spanned<String>>,
-    allowed_tools: Option<Spanned<ToolEntries>>,
-}
-
-/// A value with its line, from 1.
-pub(super) struct Located<T> {
-    pub(super) line: Option<usize>,
-    pub(super) value: T,
-}
-
-impl<T> Located<T> {
-    fn from_yaml<S>(spanned: Spanned<S>, convert: impl FnOnce(S) -> T) -> Self {
-        Self {
-            line: line_number(spanned.referenced.line()),
-            value: convert(spanned.value),
-        }
-    }
-}
-
-/// The members of the front matter with their lines.
-#[derive(Default)]
-pub(super) struct Members {
-    pub(super) name: Option<Located<String>>,
-    pub(super) description: Option<Located<String>>,
-    pub(super) allowed_tools: Option<Located<Vec<String>>>,
-}
-
-impl From<FrontMatter> for Members {
-    fn from(yaml: FrontMatter) -> Self {
-        let text = |value| Located::from_yaml(value, std::convert::identity);
-        Self {
-            name: yaml.name.map(text),
-            description: yaml.description.map(text),
-            allowed_tools: yaml
-                .allowed_tools
-                .map(|value| Located::from_yaml(value, |entries: ToolEntries| entries.0)),
-        }
-    }
-}
-
-impl Members {
-    /// Adds the members of `other`, which these members do not have.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.name = self.name.take().or(other.name);
-        self.description = self.description.take().or(other.description);
-        self.allowed_tools = self.allowed_tools.take().or(other.allowed_tools);
-    }
-
-    /// Sets the line of every member.
-    pub(super) fn set_line(&mut self, line: usize) {
-        for text in [&mut self.name, &mut self.description]
-            .into_iter()
-            .flatten()
-        {
-            text.line = Some(line);
-        }
-        if let Some(entries) = &mut self.allowed_tools {
-            entries.line = Some(line);
-        }
-    }
+/// A skill with the warnings of its parser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParsedSkill {
+    /// The skill.
+    pub skill: Skill,
+    /// Values of the front matter that are not valid YAML, and were read as plain text.
+    pub warnings: Vec<SkillFault>,
 }
 
 /// Parses a `SKILL.md`. The `path` of the result is empty.
@@ -155,10 +91,6 @@ fn read_members(yaml: &str) -> Result<TolerantReading, Vec<SkillFault>> {
     tolerant::read_lines(yaml, &fault)
 }
 
-pub(super) fn parse_yaml<T: DeserializeOwned>(yaml: &str) -> Result<T, serde_saphyr::Error> {
-    serde_saphyr::from_str_with_options(yaml, options())
-}
-
 /// Splits the front matter from the body. The front matter keeps its first line, so that line
 /// numbers are right.
 fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
@@ -198,86 +130,6 @@ fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
     ))
 }
 
-/// Returns the limits of the YAML parser: front matter is small and flat, and anything else may be
-/// an attack.
-fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 20_000,
-            max_aliases: 100,
-            max_anchors: 100,
-            max_recorded_anchor_events: 20_000,
-            max_recorded_anchor_bytes: 1024 * 1024,
-            max_depth: 16,
-            flow_nesting_limit: 16,
-            max_documents: 1,
-            max_nodes: 10_000,
-            max_total_scalar_bytes: MAX_FRONT_MATTER_BYTES,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 1_000,
-            max_replay_stack_depth: 4,
-            max_alias_expansions_per_anchor: 100,
-        },
-        with_snippet: false,
-    }
-}
-
-/// Returns `true` if a text exceeds the limits of the parser.
-pub(super) fn is_attack(error: &serde_saphyr::Error) -> bool {
-    use serde_saphyr::Error;
-    let mut original = error;
-    while let Error::AliasError { error, .. } = original {
-        original = error;
-    }
-    matches!(
-        original,
-        Error::Budget { .. }
-            | Error::AliasReplayCounterOverflow { .. }
-            | Error::AliasReplayLimitExceeded { .. }
-            | Error::AliasExpansionLimitExceeded { .. }
-            | Error::AliasReplayStackDepthExceeded { .. }
-    )
-}
-
-/// Returns the fault of a value that is not a text, or not a list of tools.
-pub(super) fn wrong_type(line: Option<usize>) -> SkillFault {
-    SkillFault {
-        line,
-        message: "the value has the wrong type".to_owned(),
-        remedy: "name and description are texts, allowed-tools is a list of tools or a text; \
-                 put a text that looks like a list or a mapping in quotation marks"
-            .to_owned(),
-    }
-}
-
-fn syntax_fault(error: &serde_saphyr::Error) -> SkillFault {
-    use serde_saphyr::Error;
-    let mut line = None;
-    if let Some(location) = error.location() {
-        line = line_number(location.line());
-    }
-    let (message, remedy) = match error {
-        Error::DuplicateMappingKey { .. } => ("duplicate key", "keep one of them"),
-        error if is_attack(error) => (
-            "the front matter is too large or too deep, or its aliases multiply it",
-            "write short plain lines",
-        ),
-        Error::SerdeInvalidType { .. }
-        | Error::Unexpected { .. }
-        | Error::NullIntoString { .. } => return wrong_type(line),
-        _ => (
-            "the front matter cannot be read as YAML",
-            "write `key: value` lines, and quote a value that contains `: ` or `#`",
-        ),
-    };
-    SkillFault {
-        line,
-        message: message.to_owned(),
-        remedy: remedy.to_owned(),
-    }
-}
-
 /// The fault of a value, without its line.
 struct ValueProblem {
     message: String,
@@ -300,14 +152,6 @@ fn check(
         remedy,
     });
     None
-}
-
-/// Converts a line number of the parser, which is 0 for an unknown line.
-fn line_number(line: u64) -> Option<usize> {
-    match usize::try_from(line) {
-        Ok(line) if line > 0 => Some(line),
-        _ => None,
-    }
 }
 
 fn name_problem(name: &str) -> Option<ValueProblem> {

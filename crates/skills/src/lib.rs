@@ -6,24 +6,17 @@ mod allowed_tools;
 mod discovery;
 mod error;
 mod front_matter;
+mod located;
+mod members;
+mod specification;
 mod tolerant;
+mod yaml;
 
 use std::path::Path;
 
-use picktools::skills::Skill;
-
 pub use discovery::SkillFolder;
 pub use error::{SkillError, SkillFault};
-
-/// A skill with the warnings of its parser.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParsedSkill {
-    /// The skill.
-    pub skill: Skill,
-    /// Values of the front matter that are not valid YAML, and were read as plain text.
-    pub warnings: Vec<SkillFault>,
-}
+pub use front_matter::ParsedSkill;
 
 /// Parses the text of the `SKILL.md` at `path`.
 ///

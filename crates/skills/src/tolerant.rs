@@ -7,7 +7,9 @@
 
 use crate::SkillFault;
 use crate::allowed_tools::{is_separator, split_entries};
-use crate::front_matter::{FrontMatter, Located, Members, is_attack, parse_yaml, wrong_type};
+use crate::located::Located;
+use crate::members::{FrontMatter, Members};
+use crate::yaml::{is_attack, parse_yaml, wrong_type};
 
 /// The members of the front matter, with warnings about values that are read as plain text.
 pub(super) struct TolerantReading {
