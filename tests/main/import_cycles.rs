@@ -53,9 +53,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("crates/http", "server"),
     ("crates/import", "entry_format"),
     ("crates/import", "openapi"),
-    ("crates/provider", "calls"),
-    ("crates/provider", "format"),
-    ("crates/provider", "text_calls"),
     ("crates/runtime", "context"),
     ("crates/runtime", "http"),
 ];

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::pieces::ArgumentPiece;
 use crate::ResponseError;
 
 /// The largest total size of the arguments in one answer, in bytes.
@@ -32,16 +31,6 @@ pub enum Arguments {
     Text(String),
     /// A JSON value.
     Json(Value),
-}
-
-impl Arguments {
-    /// Returns the arguments as the only piece of a streamed call.
-    pub(super) fn piece(&self) -> ArgumentPiece<'_> {
-        match self {
-            Self::Text(text) => ArgumentPiece::Text(text),
-            Self::Json(value) => ArgumentPiece::Json(value),
-        }
-    }
 }
 
 // A string is always text, because arguments that are a JSON string do not occur.

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::PartialAnswer;
+use super::changes::ChangeLog;
+use super::messages::{Item, Messages};
 use super::naming::NameRule;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Item, Messages};
-use super::translate::ChangeLog;
 use super::view::Dialect;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
+use super::changes::ChangeLog;
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules};
+use super::messages::{Item, Messages, list_items};
 use super::naming::NameRule;
 use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Item, Messages, list_items};
-use super::translate::ChangeLog;
 use super::view::Dialect;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};

@@ -19,6 +19,7 @@ mod anthropic;
 mod answer;
 mod byte_pairs;
 mod calls;
+mod changes;
 mod conversation;
 mod definitions;
 mod error;
@@ -26,6 +27,7 @@ mod events;
 mod format;
 mod gemini;
 mod mcp;
+mod messages;
 mod naming;
 mod ollama;
 mod openai_chat;
@@ -48,6 +50,7 @@ use std::str::FromStr;
 
 pub use answer::{Answer, Finish};
 pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+pub use changes::{Change, ChangeCode};
 pub use definitions::Definitions;
 pub use error::{ResponseError, ResultError, TranslateError, UnknownProvider};
 pub use events::{EventReader, MAX_EVENT_BYTES};
@@ -58,9 +61,7 @@ pub use stream::CallStream;
 pub use text_calls::{TextCalls, call_mark, calls_in_text, possible_call};
 pub use tokens::Tokenizer;
 pub use transcript::{Turn, query_from_transcript, query_from_turns, query_from_value, turns};
-pub use translate::{
-    Change, ChangeCode, TranslateOptions, Translation, tool_references, translate,
-};
+pub use translate::{TranslateOptions, Translation, tool_references, translate};
 
 /// Defines the enum, the list of its variants, and the lookup of their formats.
 macro_rules! providers {

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::answer::PartialAnswer;
 use super::calls::ToolCall;
+use super::changes::{ChangeCode, ChangeLog};
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
 use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::translate::{ChangeCode, ChangeLog};
 use super::view::Dialect;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};

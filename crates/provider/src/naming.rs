@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
-use super::translate::{Change, ChangeCode};
+use super::changes::{Change, ChangeCode};
 use picktools::excerpt::cut;
 use picktools::names::AdvertisedTool;
 

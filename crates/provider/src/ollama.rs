@@ -6,13 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
+use super::changes::ChangeLog;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules};
+use super::messages::Messages;
 use super::openai_chat;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::Messages;
-use super::translate::ChangeLog;
 use super::view::Dialect;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
+use super::changes::ChangeLog;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, Strictness};
+use super::messages::{Messages, list_items};
 use super::pieces::CallPiece;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Messages, list_items};
-use super::translate::ChangeLog;
 use super::view::Dialect;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
+use super::changes::ChangeLog;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
+use super::messages::{Item, Messages};
 use super::openai_chat;
 use super::pieces::{CallItem, ItemArguments};
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Item, Messages};
-use super::translate::ChangeLog;
 use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::transcript::list_items;
+use super::messages::list_items;
 
 /// The beginnings of texts with which tools and frameworks report a failure, in lower case.
 const ERROR_BEGINNINGS: [&str; 5] = [

@@ -51,6 +51,16 @@ impl<'a> ArgumentPiece<'a> {
     }
 }
 
+impl Arguments {
+    /// Returns the arguments as the only piece of a streamed call.
+    pub(super) fn piece(&self) -> ArgumentPiece<'_> {
+        match self {
+            Self::Text(text) => ArgumentPiece::Text(text),
+            Self::Json(value) => ArgumentPiece::Json(value),
+        }
+    }
+}
+
 fn is_empty_object(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty)
 }

@@ -13,26 +13,12 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use super::format::Format;
+use super::messages::{Item, Messages, list_items};
 use super::outcomes::CallOutcomes;
-use super::view;
 use picktools::query::{Author, MAX_EARLIER_MESSAGES, MAX_QUERY_BYTES, Message, Query, add_called};
 
 /// The largest number of messages that are read, counted from the end.
 const MAX_MESSAGES: usize = 4096;
-/// The largest number of parts that are read from a message.
-const MAX_PARTS: usize = 1024;
-
-/// The structure of messages in a format.
-pub(super) struct Messages {
-    /// The member with the list of messages, if the transcript is an object.
-    pub(super) list: &'static str,
-    /// The member of a message with its text or its parts.
-    pub(super) content: &'static str,
-    /// The members that may replace the content.
-    pub(super) calls: &'static [&'static str],
-    /// The types of text parts. A part without a type is text, too.
-    pub(super) texts: &'static [&'static str],
-}
 
 /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic,
 /// Ollama), `input` (OpenAI Responses) or `contents` (Gemini).
@@ -88,15 +74,6 @@ struct Transcript {
     earlier: Vec<Message>,
     /// The names of the called tools, each once, latest last.
     called: Vec<String>,
-}
-
-/// An item of a transcript.
-pub(super) enum Item<'a> {
-    User(&'a Map<String, Value>),
-    Assistant(&'a Map<String, Value>),
-    /// A call outside a message.
-    Call(&'a Value),
-    Other,
 }
 
 /// A request of the user, with the calls of the assistant up to the next request.
@@ -304,14 +281,6 @@ fn called_names(message: &Map<String, Value>) -> Vec<&Value> {
 
 fn messages() -> impl Iterator<Item = &'static Messages> {
     formats().filter_map(|format| format.messages())
-}
-
-/// Returns the items of a list in a message, up to the limit.
-pub(super) fn list_items<'v>(
-    message: &'v Map<String, Value>,
-    key: &str,
-) -> impl Iterator<Item = &'v Value> + use<'v> {
-    view::array_member(message, key).iter().take(MAX_PARTS)
 }
 
 /// Returns the text of a message; `None` for a message without text, such as tool results.

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::call_in_text::{CallBlock, CallInText, is_name_byte, json_calls};
 use super::literal::Cursor;
-use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
 /// Reads bare calls. Nothing may follow them in their line.
 pub(super) fn read_bare_calls(cursor: &mut Cursor<'_>) -> Option<CallBlock> {

@@ -2,8 +2,8 @@
 //! harmony format.
 
 use super::bare::{python_call, python_list};
+use super::call_in_text::{CallBlock, CallInText, is_name_byte, json_calls};
 use super::literal::Cursor;
-use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
 /// The longest header of a message in the harmony format, in bytes.
 const MAX_HEADER_BYTES: usize = 512;

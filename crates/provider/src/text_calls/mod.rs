@@ -8,18 +8,17 @@
 //! reasoning in a `<think>` block, are not calls.
 
 mod bare;
+mod call_in_text;
 mod literal;
 mod marked;
 mod possible;
 mod tags;
 
-use std::ops::Range;
-
 pub use self::possible::possible_call;
 
+use self::call_in_text::{CallBlock, is_name_byte};
 use self::literal::Cursor;
-use super::calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
-use serde_json::{Map, Value};
+use super::calls::{MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 
 /// The bytes that failed attempts may read, per byte of the text.
 const WORK_PER_BYTE: usize = 16;
@@ -121,50 +120,6 @@ pub fn call_mark(text: &str) -> Option<&'static str> {
         }
         scanner.cursor.at += 1;
     }
-}
-
-/// A call as a reader returns it.
-#[derive(Debug)]
-struct CallInText {
-    id: Option<String>,
-    name: String,
-    arguments: Arguments,
-    /// The part of the text that stays if the name was not shown.
-    range: Range<usize>,
-    /// `true` if the JSON of the call has arguments, and no members that a call does not have.
-    is_exact: bool,
-}
-
-impl CallInText {
-    fn new(name: &str, arguments: Value, range: Range<usize>) -> Self {
-        let arguments = match arguments {
-            Value::String(text) => Arguments::Text(text),
-            Value::Null => Arguments::Json(Value::Object(Map::new())),
-            value => Arguments::Json(value),
-        };
-        Self {
-            id: None,
-            name: name.to_owned(),
-            arguments,
-            range,
-            is_exact: true,
-        }
-    }
-
-    fn finish(self) -> ToolCall {
-        ToolCall {
-            id: self.id,
-            name: self.name,
-            arguments: self.arguments,
-        }
-    }
-}
-
-/// A part of the text that consists of calls.
-#[derive(Debug)]
-struct CallBlock {
-    calls: Vec<CallInText>,
-    end: usize,
 }
 
 /// The tokens that some servers leave behind the calls of an answer.
@@ -320,85 +275,4 @@ fn read_block(cursor: &mut Cursor<'_>, is_line_start: bool) -> Option<CallBlock>
         _ if is_line_start => bare::read_bare_calls(cursor),
         _ => None,
     }
-}
-
-/// Returns `true` for the bytes of a tool's name.
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte) || !byte.is_ascii()
-}
-
-/// Reads a call that is written as a JSON object: its name, and its arguments or parameters.
-fn json_call(cursor: &mut Cursor<'_>) -> Option<CallInText> {
-    cursor.skip_space();
-    let start = cursor.at;
-    let Value::Object(members) = cursor.literal()? else {
-        return None;
-    };
-    call_from_members(members, start..cursor.at)
-}
-
-/// The members of a call that is written as JSON.
-const MEMBERS: [&str; 6] = ["name", "function", "arguments", "parameters", "id", "type"];
-
-fn call_from_members(mut members: Map<String, Value>, range: Range<usize>) -> Option<CallInText> {
-    let has_other_members = members.keys().any(|key| !MEMBERS.contains(&key.as_str()));
-    let id = members.remove("id");
-    let name = match (members.remove("name"), members.remove("function")) {
-        (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name,
-        (None, Some(Value::Object(function))) => {
-            let mut call = call_from_members(function, range)?;
-            call.is_exact &= !has_other_members;
-            return Some(with_id(call, id));
-        }
-        _ => return None,
-    };
-    let arguments = members.remove("arguments").or(members.remove("parameters"));
-    let has_arguments = match &arguments {
-        Some(Value::String(text)) => text.trim_start().starts_with('{'),
-        arguments => arguments.as_ref().is_some_and(Value::is_object),
-    };
-    let mut call = CallInText::new(&name, arguments.unwrap_or_default(), range);
-    call.is_exact = has_arguments && !has_other_members;
-    Some(with_id(call, id))
-}
-
-fn with_id(mut call: CallInText, id: Option<Value>) -> CallInText {
-    if let Some(Value::String(id)) = id {
-        call.id = Some(id);
-    }
-    call
-}
-
-/// Reads one or several calls that are written as JSON: an object, objects with separators between
-/// them, or an array.
-fn json_calls(cursor: &mut Cursor<'_>) -> Option<Vec<CallInText>> {
-    cursor.skip_space();
-    let mut calls = Vec::new();
-    if cursor.skip("[") {
-        loop {
-            cursor.skip_space();
-            if cursor.skip("]") {
-                break;
-            }
-            calls.push(json_call(cursor)?);
-            cursor.separate("]")?;
-        }
-    } else {
-        calls.push(json_call(cursor)?);
-        loop {
-            let mut next = *cursor;
-            next.skip_space();
-            let is_separated = next.skip(";") || next.skip(",") || next.at > cursor.at;
-            next.skip_space();
-            if next.peek() != Some(b'{') || !is_separated {
-                break;
-            }
-            let Some(call) = json_call(&mut next) else {
-                break;
-            };
-            calls.push(call);
-            *cursor = next;
-        }
-    }
-    (!calls.is_empty()).then_some(calls)
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::call_in_text::{CallBlock, CallInText, is_name_byte, json_calls};
 use super::literal::Cursor;
-use super::{CallBlock, CallInText, is_name_byte, json_calls};
 
 /// The tags around calls, with their ends.
 const CALL_TAGS: [(&str, &str); 2] = [

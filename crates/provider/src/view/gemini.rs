@@ -12,7 +12,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, ViewBuilder, is_open_root, kinds, properties, required, text_member};
+use super::builder::{ANNOTATIONS, ViewBuilder};
+use super::node::{is_open_root, kinds, properties, required, text_member};
+use crate::changes::ChangeCode;
 use picktools::schema::DEFINITIONS;
 
 /// Constraint keywords of `Schema` by type.
@@ -131,7 +133,7 @@ fn alternatives_schema(
             let is_reference = alternative.contains_key("$ref");
             for (sibling, value) in node {
                 if ["anyOf", "oneOf", "description"].contains(&sibling.as_str())
-                    || super::ANNOTATIONS.contains(&sibling.as_str())
+                    || ANNOTATIONS.contains(&sibling.as_str())
                 {
                     continue;
                 }

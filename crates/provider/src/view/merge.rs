@@ -1,8 +1,122 @@
 //! Merging of schemas: conjunctions (`allOf`) and alternatives (`anyOf`, `oneOf`).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, ViewBuilder, properties, required};
+use super::builder::{ExpandedNode, MAX_CONSTRAINT_BYTES, ViewBuilder};
+use super::node::{includes, properties, required};
+use crate::changes::ChangeCode;
+use picktools::schema::{MAX_SCHEMA_DEPTH, resolve};
+
+impl ViewBuilder<'_> {
+    /// Resolves the references of a node and merges its `allOf`.
+    ///
+    /// Followed references stay recorded until the walk leaves the position (`below`).
+    pub(super) fn expand<'n>(&mut self, node: &'n Map<String, Value>) -> ExpandedNode<'n> {
+        if !node.contains_key("$ref") && !node.contains_key("allOf") {
+            return ExpandedNode {
+                node: Cow::Borrowed(node),
+                cut: false,
+            };
+        }
+        let mut merged = node.clone();
+        let reference = merged.shift_remove("$ref");
+        let all_of = merged.shift_remove("allOf");
+        let mut cut = false;
+        if let Some(Value::String(reference)) = reference {
+            match self.follow(&reference) {
+                Some(Value::Object(target)) => {
+                    let target = self.expand(target);
+                    cut |= target.cut;
+                    into(self, &mut merged, &target.node);
+                }
+                Some(_) => {}
+                None => {
+                    cut = true;
+                    // The type of the target is known even if the reference is not followed.
+                    if let Some(kind) =
+                        resolve(self.root, &reference).and_then(|target| target.get("type"))
+                    {
+                        merged.entry("type").or_insert_with(|| kind.clone());
+                    }
+                }
+            }
+        }
+        if let Some(Value::Array(parts)) = all_of {
+            for part in &parts {
+                if self.budget == 0 || self.following.len() > MAX_SCHEMA_DEPTH {
+                    cut = true;
+                    break;
+                }
+                self.budget -= 1;
+                if let Value::Object(part) = part {
+                    let part = self.expand(part);
+                    cut |= part.cut;
+                    into(self, &mut merged, &part.node);
+                }
+            }
+        }
+        ExpandedNode {
+            node: Cow::Owned(merged),
+            cut,
+        }
+    }
+
+    /// Merges the alternatives at the root into one object, because providers accept nothing else
+    /// there.
+    ///
+    /// All properties of all alternatives are allowed, and the names that all alternatives require
+    /// are required. A note describes which arguments belong together.
+    pub(super) fn merge_root(&mut self, mut node: Map<String, Value>) -> Map<String, Value> {
+        for keyword in ["anyOf", "oneOf"] {
+            let Some(Value::Array(alternatives)) = node.shift_remove(keyword) else {
+                continue;
+            };
+            let mut branches: Vec<Map<String, Value>> = Vec::new();
+            for (index, alternative) in alternatives.iter().enumerate() {
+                let Value::Object(alternative) = alternative else {
+                    continue;
+                };
+                let expanded = self.below(&[keyword, &index.to_string()], |view| {
+                    view.expand(alternative).node.into_owned()
+                });
+                let kind = expanded.get("type");
+                if kind.is_none_or(|kind| includes(kind, "object")) {
+                    branches.push(expanded);
+                }
+            }
+            let sets: Vec<String> = branches
+                .iter()
+                .map(|branch| required(branch).join(" and "))
+                .collect();
+            let combinations = sets
+                .iter()
+                .filter(|set| !set.is_empty())
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("; or ");
+            if !combinations.is_empty() && combinations.len() <= 2 * MAX_CONSTRAINT_BYTES {
+                self.notes
+                    .push(format!("Arguments that go together: {combinations}."));
+            }
+            let detail =
+                "the provider does not support alternatives here; they are merged into one object";
+            self.below(&[keyword], |view| {
+                view.change(ChangeCode::AlternativesMerged, detail);
+            });
+            self::alternatives(&mut node, &branches);
+        }
+        for keyword in ["not", "if", "then", "else", "enum", "const"] {
+            if node.shift_remove(keyword).is_some() {
+                self.dropped(keyword);
+            }
+        }
+        node.shift_remove("nullable");
+        node.insert("type".to_owned(), json!("object"));
+        node
+    }
+}
 
 /// Merges `other` into `node`, so that both apply.
 pub(super) fn into(

@@ -11,14 +11,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, ViewBuilder, kinds, properties, required, text_member};
+use super::builder::ViewBuilder;
+use super::node::{is_open_root, kinds, properties, required, text_member};
+use crate::changes::ChangeCode;
 
 pub(super) fn root(view: &mut ViewBuilder<'_>) -> Value {
     let root = view.root.as_object().cloned().unwrap_or_default();
     let expanded = view.expand(&root).node.into_owned();
     let object = view.merge_root(expanded);
     let mut fields = Map::from_iter([("type".to_owned(), json!("object"))]);
-    if super::is_open_root(&object) {
+    if is_open_root(&object) {
         view.change(
             ChangeCode::ValueOpened,
             "the root accepts any arguments, which the view does not show",

@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, ViewBuilder, includes};
+use super::builder::ViewBuilder;
+use super::node::{self, includes};
+use crate::changes::ChangeCode;
 use picktools::schema::{SubschemaForm, subschema_form};
 
 /// Builds the view for MCP, whose schemas are JSON Schema: only the root must be an object.
@@ -120,7 +122,7 @@ fn show(
         }
         // Older drafts allow duplicate names. If keys were renamed, `required` is already written.
         ("required", Value::Array(_)) if fields.contains_key("required") => return,
-        ("required", Value::Array(_)) => json!(super::required(source)),
+        ("required", Value::Array(_)) => json!(node::required(source)),
         ("items", Value::Array(tuple)) => return show_tuple(view, source, tuple, fields),
         ("additionalItems", _) => return,
         ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", Value::Bool(_)) => {
@@ -184,7 +186,7 @@ fn show_properties(
     }
     fields.insert("properties".to_owned(), Value::Object(shown_properties));
     if !names.is_empty() && source.contains_key("required") {
-        let mut required = super::required(source);
+        let mut required = node::required(source);
         for name in &mut required {
             if let Some(shown) = names.get(*name) {
                 *name = shown;

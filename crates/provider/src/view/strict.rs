@@ -14,7 +14,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, Dialect, ViewBuilder, is_open_root, kinds, properties, required};
+use super::builder::{ANNOTATIONS, ViewBuilder};
+use super::dialect::Dialect;
+use super::node::{includes, is_open_root, kind_of, kinds, properties, required};
+use crate::changes::ChangeCode;
 use picktools::schema;
 use picktools::schema::{DEFINITIONS, pointer_part, within};
 
@@ -259,7 +262,7 @@ impl StrictBuilder<'_, '_> {
             .strip_prefix("#/$defs/")
             .or_else(|| reference.strip_prefix("#/definitions/"))?;
         let is_plain = node.keys().all(|key| {
-            super::ANNOTATIONS.contains(&key.as_str()) || key == "$ref" || key == "description"
+            ANNOTATIONS.contains(&key.as_str()) || key == "$ref" || key == "description"
         });
         if definition.contains('/')
             || !is_plain
@@ -308,7 +311,7 @@ impl StrictBuilder<'_, '_> {
         self.describe(node, &mut fields);
         for keyword in node.keys() {
             let is_shown = ["anyOf", "oneOf", "type", "description"].contains(&keyword.as_str());
-            if !is_shown && !super::ANNOTATIONS.contains(&keyword.as_str()) {
+            if !is_shown && !ANNOTATIONS.contains(&keyword.as_str()) {
                 self.view.dropped(keyword);
             }
         }
@@ -348,7 +351,7 @@ impl StrictBuilder<'_, '_> {
         }
         let mut kinds: Vec<&str> = Vec::new();
         for value in values {
-            let kind = super::kind_of(value);
+            let kind = kind_of(value);
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -578,7 +581,7 @@ fn make_nullable(mut fields: Map<String, Value>) -> Map<String, Value> {
         if !alternatives.iter().any(|alternative| {
             alternative
                 .get("type")
-                .is_some_and(|kind| super::includes(kind, "null"))
+                .is_some_and(|kind| includes(kind, "null"))
         }) {
             alternatives.push(json!({"type": "null"}));
         }

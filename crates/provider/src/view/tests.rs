@@ -1,6 +1,10 @@
 //! Examples of nodes in each dialect.
 
 use super::*;
+use serde_json::{Map, json};
+
+use crate::view::builder::MAX_LISTED_CHANGES;
+use picktools::schema::MAX_SCHEMA_DEPTH;
 
 /// Returns the view of an object with one required property, and the view of the property.
 fn property_view(provider: Provider, strict: bool, property: Value) -> (SchemaView, Value) {
