@@ -51,8 +51,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("crates/http", "api"),
     ("crates/http", "console"),
     ("crates/http", "server"),
-    ("crates/import", "entry_format"),
-    ("crates/import", "openapi"),
     ("crates/runtime", "context"),
     ("crates/runtime", "http"),
 ];

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use crate::mcp::{EntryProblem, problem};
+use crate::entry_problem::{EntryProblem, problem};
 
 /// The types of Goose's extensions that run inside Goose.
 const GOOSE_BUILT_IN: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];

@@ -2,7 +2,9 @@
 //!
 //! This crate only parses text. It starts no process and opens no connection.
 
+mod config_error;
 mod entry_format;
+mod entry_problem;
 pub mod mcp;
 mod members;
 mod notation;

@@ -31,9 +31,6 @@
 //! ```
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -43,18 +40,17 @@ use picktools::catalog::CatalogFile;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::kind;
 
+use crate::config_error::MAX_SERVERS;
+pub use crate::config_error::McpConfigError;
 use crate::entry_format::EntryFormat;
+use crate::entry_problem::{EntryProblem, problem};
 pub use crate::members::inherited_name_fault;
 use crate::members::{call_timeout, refuse_unsupported, unknown};
 use crate::notation::{self, Notation};
+pub use crate::placeholders::ConfigEnvironment;
 pub use crate::tool_filter::ToolFilter;
-pub use crate::transport::is_private;
-use crate::transport::parse_transport;
-
-/// The members of a server entry that may contain its URL.
-pub(crate) const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
-/// The largest number of servers in one file.
-const MAX_SERVERS: usize = 1_000;
+pub use crate::transport::{ClientCredentials, ServerTransport, is_private};
+use crate::transport::{URL_KEYS, parse_transport};
 
 /// The servers of a configuration file.
 #[derive(Debug, Clone, Default)]
@@ -88,93 +84,6 @@ pub struct Server {
     pub scope: Option<String>,
 }
 
-/// The connection parameters of a server.
-///
-/// The `Debug` output omits the values of variables and headers, which may be secret.
-#[derive(Clone, PartialEq, Eq)]
-pub enum ServerTransport {
-    /// A program that communicates over its standard input and output.
-    Stdio {
-        /// The program.
-        command: String,
-        /// Its arguments.
-        arguments: Vec<String>,
-        /// Environment variables, in addition to those of the caller.
-        variables: BTreeMap<String, String>,
-        /// The working directory; the caller's if `None`.
-        folder: Option<PathBuf>,
-        /// The names of the caller's environment variables that the program also inherits.
-        inherit: Vec<String>,
-    },
-    /// A URL of streamable HTTP.
-    Http {
-        /// The URL.
-        url: String,
-        /// The headers of every request.
-        headers: BTreeMap<String, String>,
-        /// Credentials for access tokens, if the server requires them.
-        credentials: Option<ClientCredentials>,
-    },
-}
-
-/// OAuth client credentials, with which a program requests access tokens.
-///
-/// The `Debug` output omits the secret.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClientCredentials {
-    /// The client's id.
-    pub id: String,
-    /// The client's secret.
-    pub secret: String,
-    /// The requested scopes.
-    pub scopes: Vec<String>,
-    /// The token endpoint.
-    ///
-    /// `None` for the endpoint that the server announces. It must have the server's own origin,
-    /// because another origin would receive the secret.
-    pub token_url: Option<String>,
-}
-
-impl fmt::Debug for ClientCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            id,
-            scopes,
-            token_url,
-            ..
-        } = self;
-        let mut debug = f.debug_struct("ClientCredentials");
-        debug
-            .field("id", id)
-            .field("scopes", scopes)
-            .field("token_url", token_url)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ServerTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdio {
-                command,
-                variables,
-                folder,
-                ..
-            } => f
-                .debug_struct("Stdio")
-                .field("command", command)
-                .field("variables", &variables.keys())
-                .field("folder", folder)
-                .finish_non_exhaustive(),
-            Self::Http { headers, .. } => f
-                .debug_struct("Http")
-                .field("headers", &headers.keys())
-                .finish_non_exhaustive(),
-        }
-    }
-}
-
 /// Error of one server's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{server}: {message}; {remedy}")]
@@ -186,43 +95,6 @@ pub struct ServerFault {
     pub message: String,
     /// The remedy.
     pub remedy: String,
-}
-
-/// Error of a configuration file as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum McpConfigError {
-    /// The text is not valid in its notation: JSON with comments, TOML or YAML.
-    #[error("{0}")]
-    Syntax(String),
-    /// A key occurs twice.
-    #[error("duplicate key {0:?}; remove one of them")]
-    Repeated(String),
-    /// The file defines no servers.
-    #[error("no MCP servers found; define them under `mcpServers`, `servers` or `context_servers`")]
-    NoServers,
-    /// The servers are not an object.
-    #[error("{holder} is {found}; give an object from names to servers")]
-    NoObject {
-        /// The JSON pointer to the servers.
-        holder: &'static str,
-        /// The JSON type of the value.
-        found: &'static str,
-    },
-    /// The file defines too many servers.
-    #[error("more than {MAX_SERVERS} servers; split the file")]
-    TooMany,
-}
-
-/// The values for the placeholders of a configuration file.
-#[derive(Clone, Copy)]
-pub struct ConfigEnvironment<'a> {
-    /// Looks up an environment variable.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The folder of the file.
-    pub folder: &'a Path,
-    /// Reads a file that an entry names.
-    pub read: &'a dyn Fn(&Path) -> std::io::Result<String>,
 }
 
 /// Returns `true` if a text looks like a configuration file of MCP servers.
@@ -343,19 +215,6 @@ pub fn common_entries(text: &str) -> Result<Vec<CommonEntry>, McpConfigError> {
         });
     }
     Ok(entries)
-}
-
-/// The cause and the remedy of an invalid server entry.
-pub(crate) struct EntryProblem {
-    pub(crate) message: String,
-    pub(crate) remedy: String,
-}
-
-pub(crate) fn problem(message: impl Into<String>, remedy: impl Into<String>) -> EntryProblem {
-    EntryProblem {
-        message: message.into(),
-        remedy: remedy.into(),
-    }
 }
 
 /// Reads an entry. Returns the server, and warnings about members that have no effect.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::kind;
 
-use crate::mcp::{EntryProblem, problem};
+use crate::entry_problem::{EntryProblem, problem};
 
 /// Members that are read.
 const READ: [&str; 23] = [

@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, TomlError};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::Json;
 
-use crate::mcp::McpConfigError;
+use crate::config_error::McpConfigError;
 use crate::yaml::{self, YamlFault};
 
 /// The notation of a text.

@@ -1,8 +1,21 @@
 //! Placeholders in the texts of a configuration: `${NAME}` and its variants.
 
+use std::path::Path;
+
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
-use crate::mcp::{ConfigEnvironment, EntryProblem, problem};
+use crate::entry_problem::{EntryProblem, problem};
+
+/// The values for the placeholders of a configuration file.
+#[derive(Clone, Copy)]
+pub struct ConfigEnvironment<'a> {
+    /// Looks up an environment variable.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The folder of the file.
+    pub folder: &'a Path,
+    /// Reads a file that an entry names.
+    pub read: &'a dyn Fn(&Path) -> std::io::Result<String>,
+}
 
 /// Expands placeholders in braces. The inserted values are not expanded again.
 pub(crate) fn expand(

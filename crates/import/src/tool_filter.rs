@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::kind;
 
-use crate::mcp::{EntryProblem, problem};
+use crate::entry_problem::{EntryProblem, problem};
 
 /// Members that list the only tools that may be used.
 const ALLOWED: [&str; 7] = [

@@ -1,6 +1,7 @@
 //! The transport of a server's entry: a program, or a URL with its headers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -8,11 +9,99 @@ use serde_json::{Map, Value};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::kind;
 
-use crate::mcp::{
-    ClientCredentials, ConfigEnvironment, EntryProblem, ServerTransport, URL_KEYS, problem,
-};
+use crate::entry_problem::{EntryProblem, problem};
 use crate::members::{inherited, parse_env_file};
-use crate::placeholders::expand;
+use crate::placeholders::{ConfigEnvironment, expand};
+
+/// The members of a server entry that may contain its URL.
+pub(crate) const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
+/// The connection parameters of a server.
+///
+/// The `Debug` output omits the values of variables and headers, which may be secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ServerTransport {
+    /// A program that communicates over its standard input and output.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// Environment variables, in addition to those of the caller.
+        variables: BTreeMap<String, String>,
+        /// The working directory; the caller's if `None`.
+        folder: Option<PathBuf>,
+        /// The names of the caller's environment variables that the program also inherits.
+        inherit: Vec<String>,
+    },
+    /// A URL of streamable HTTP.
+    Http {
+        /// The URL.
+        url: String,
+        /// The headers of every request.
+        headers: BTreeMap<String, String>,
+        /// Credentials for access tokens, if the server requires them.
+        credentials: Option<ClientCredentials>,
+    },
+}
+
+/// OAuth client credentials, with which a program requests access tokens.
+///
+/// The `Debug` output omits the secret.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientCredentials {
+    /// The client's id.
+    pub id: String,
+    /// The client's secret.
+    pub secret: String,
+    /// The requested scopes.
+    pub scopes: Vec<String>,
+    /// The token endpoint.
+    ///
+    /// `None` for the endpoint that the server announces. It must have the server's own origin,
+    /// because another origin would receive the secret.
+    pub token_url: Option<String>,
+}
+
+impl fmt::Debug for ClientCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            id,
+            scopes,
+            token_url,
+            ..
+        } = self;
+        let mut debug = f.debug_struct("ClientCredentials");
+        debug
+            .field("id", id)
+            .field("scopes", scopes)
+            .field("token_url", token_url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ServerTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio {
+                command,
+                variables,
+                folder,
+                ..
+            } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("variables", &variables.keys())
+                .field("folder", folder)
+                .finish_non_exhaustive(),
+            Self::Http { headers, .. } => f
+                .debug_struct("Http")
+                .field("headers", &headers.keys())
+                .finish_non_exhaustive(),
+        }
+    }
+}
 
 pub(crate) fn parse_transport(
     members: &Map<String, Value>,

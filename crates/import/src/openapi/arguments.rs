@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::error::{OperationError, OperationProblem};
 use super::naming::{lost_name, plain};
+use super::operation::{OperationEntry, OperationReader, Version};
+use super::prose;
 use super::references::{array_member, object_member, part, text_member};
 use super::schemas::{SchemaError, Schemas, Style, is_read_only};
-use super::{OperationEntry, OperationReader, Version, prose};
 use picktools::catalog::http::{Argument, ArgumentLocation, SecurityScheme, ValueEncoding};
 use picktools::schema;
 use picktools::schema::MAX_SCHEMA_NODES;

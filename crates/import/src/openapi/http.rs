@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use picktools::catalog::http::SecurityScheme;
 use serde_json::{Map, Value};
 
+use super::operation::{OperationEntry, OperationReader, Version};
 use super::references::{References, object_member, text_member};
-use super::{OperationEntry, OperationReader, Version};
 
 /// Collects the security requirements of an operation; those of the document apply if it has none.
 pub(super) fn security(

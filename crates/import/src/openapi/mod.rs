@@ -34,6 +34,7 @@ mod discriminators;
 mod error;
 mod http;
 mod naming;
+mod operation;
 mod prose;
 mod reader;
 mod references;
@@ -41,17 +42,18 @@ mod schemas;
 mod texts;
 
 use rayon::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub use error::{OpenApiError, OperationProblem, SkippedOperation};
+pub use operation::Operation;
 pub use reader::OpenApiReader;
 
 use error::OperationError;
+use operation::{MAX_KEY_CHARS, MAX_PATH_CHARS, OperationEntry, OperationReader, Version};
 use picktools::catalog::http::HttpOperation;
 use picktools::excerpt::marked;
 use picktools::json;
 use picktools::json::Json;
-use picktools::schema::kind;
 use references::References;
 
 use crate::yaml;
@@ -60,11 +62,6 @@ use crate::yaml;
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
 /// The longest summary of an operation, in characters.
 const MAX_SUMMARY_CHARS: usize = 200;
-/// The longest excerpt of an unknown key, in characters.
-const MAX_KEY_CHARS: usize = 60;
-
-/// The longest excerpt of a path, in characters. Longer paths need not be told apart.
-const MAX_PATH_CHARS: usize = 500;
 
 /// The HTTP methods that are operations of a path item.
 const METHODS: [&str; 9] = [
@@ -87,68 +84,11 @@ pub struct Document {
     pub left_out: Vec<SkippedOperation>,
 }
 
-/// An operation of a document.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Operation {
-    /// A unique name of letters, digits, `_` and `-`: the `operationId`, or else the method and
-    /// path.
-    pub name: String,
-    /// The method and path, such as `GET /pets`.
-    pub label: String,
-    /// The summary, if the operation also has a description.
-    pub title: Option<String>,
-    /// The description without HTML; at most 4,000 characters.
-    pub description: String,
-    /// The tags, and `deprecated` if the operation is deprecated.
-    pub tags: Vec<String>,
-    /// One JSON Schema for parameters and body: an object without additional properties.
-    pub parameters: Value,
-    /// The HTTP request for a call.
-    pub http: HttpOperation,
-    /// The number of regular expressions that were left out because they cannot run in linear time.
-    pub patterns_left_out: usize,
-}
-
 impl Document {
     /// Returns the default source of the tools: the title in lower-case letters, digits and `_`.
     pub fn source(&self) -> Option<String> {
         let source = naming::plain(&self.title.to_lowercase());
         (!source.is_empty()).then_some(source)
-    }
-}
-
-impl Operation {
-    /// Converts the operation to a tool definition in JSON.
-    ///
-    /// `DELETE` is marked as destructive. `GET`, `HEAD`, `OPTIONS` and `QUERY` are marked as
-    /// read-only, because the HTTP specification requires it.
-    ///
-    /// Source: RFC 9110, section 9.2, and draft-ietf-httpbis-safe-method-w-body for `QUERY`.
-    pub fn into_tool(self) -> Value {
-        let is_read_only = matches!(
-            self.http.method.as_str(),
-            "GET" | "HEAD" | "OPTIONS" | "QUERY"
-        );
-        let mut annotations = Map::new();
-        if is_read_only {
-            annotations.insert("readOnlyHint".to_owned(), true.into());
-        }
-        if self.http.method == "DELETE" {
-            annotations.insert("destructiveHint".to_owned(), true.into());
-        }
-        if is_read_only || matches!(self.http.method.as_str(), "PUT" | "DELETE") {
-            annotations.insert("idempotentHint".to_owned(), true.into());
-        }
-        json!({
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "tags": self.tags,
-            "parameters": self.parameters,
-            "annotations": annotations,
-            "http": self.http,
-        })
     }
 }
 
@@ -278,68 +218,6 @@ fn from_prepared(mut document: Value) -> Result<Document, OpenApiError> {
     })
 }
 
-/// The major version of the specification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    /// 2.0.
-    Two,
-    /// 3.0 and 3.1.
-    Three,
-}
-
-impl Version {
-    fn from_document(document: &Value) -> Result<Self, OpenApiError> {
-        let version = ["openapi", "swagger"]
-            .into_iter()
-            .find_map(|key| document.get(key));
-        let text = match version {
-            Some(Value::String(text)) => text.clone(),
-            // YAML parses an unquoted `2.0` as a number.
-            Some(Value::Number(number)) => number.to_string(),
-            _ => {
-                let description = match document {
-                    Value::Object(members) => {
-                        let keys: Vec<_> = members
-                            .keys()
-                            .map(|key| marked(key, MAX_KEY_CHARS))
-                            .take(5)
-                            .collect();
-                        format!("an object with the members {keys:?}")
-                    }
-                    other => kind(other).to_owned(),
-                };
-                return Err(OpenApiError::NotOpenApi { found: description });
-            }
-        };
-        match text.split('.').next() {
-            Some("2") => Ok(Self::Two),
-            Some("3") => Ok(Self::Three),
-            _ => Err(OpenApiError::Version {
-                found: marked(&text, MAX_KEY_CHARS).into_owned(),
-            }),
-        }
-    }
-}
-
-/// An operation of the document that is not yet read.
-struct OperationEntry<'d> {
-    path: &'d str,
-    /// As HTTP sends it.
-    method: String,
-    item: &'d Map<String, Value>,
-    operation: &'d Value,
-    /// JSON pointer to the operation.
-    at: String,
-    /// JSON pointer to the path item.
-    item_at: String,
-}
-
-impl OperationEntry<'_> {
-    fn label(&self) -> String {
-        format!("{} {}", self.method, marked(self.path, MAX_PATH_CHARS))
-    }
-}
-
 /// Collects the operations of a path item in the order of the document, and reports its unknown
 /// members.
 fn operations<'d>(
@@ -387,13 +265,6 @@ fn operations<'d>(
 fn is_method(text: &str) -> bool {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !text.is_empty() && text.len() <= MAX_KEY_CHARS && text.chars().all(is_token)
-}
-
-/// Reader for the operations of one document.
-struct OperationReader<'d> {
-    document: &'d Value,
-    references: References<'d>,
-    version: Version,
 }
 
 impl<'d> OperationReader<'d> {

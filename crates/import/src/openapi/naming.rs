@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Operation, prose};
+use super::operation::Operation;
+use super::prose;
 
 /// The longest name, in characters.
 const MAX_NAME_CHARS: usize = 128;
