@@ -35,8 +35,6 @@ const KNOWN_CYCLES: &[(&str, &str)] = &[
     ("", "text::document"),
     ("", "text::values"),
     ("bindings/python", "engine"),
-    ("crates/call", "crate"),
-    ("crates/call", "normalise"),
     ("crates/cli", "crate"),
     ("crates/cli", "eval"),
     ("crates/cli", "init::document"),

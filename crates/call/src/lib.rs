@@ -15,8 +15,8 @@
 
 mod approval;
 pub mod arguments;
+mod calls;
 mod changes;
-mod confirmation;
 mod definition;
 mod dispatch;
 mod error;
@@ -36,13 +36,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::{MAX_ARGUMENT_BYTES, size};
+pub use calls::{
+    CallDecider, CallNames, Confirmation, DeciderFuture, OtherCallError, PendingCall, ValidCall,
+};
 pub use changes::{ArgumentChange, Repair};
-pub use confirmation::{CallDecider, Confirmation, DeciderFuture, OtherCallError};
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
 pub use normalise::UnknownProperty;
@@ -53,176 +54,16 @@ pub use repairer::{FaultyCall, LimitedRepairer, RepairFuture, Repairer};
 use self::normalise::{ArgumentSchema, MAX_WORK, unknown_properties};
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility, IneligibleReason};
-use picktools::catalog::{Catalog, NoSchemaMode, Tool};
+use picktools::catalog::{Catalog, Tool};
 use picktools::names::{NameTable, ResolvedTool, ResolvedVia, log_use};
 pub use picktools::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
 use picktools_provider::{Arguments, Provider, ToolCall, Translation};
-
-/// A call whose arguments were validated against the tool's schema, or whose tool may run without
-/// one.
-#[derive(Debug, Clone, Serialize)]
-pub struct ValidCall {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(serialize_with = "serialize_tool_id")]
-    tool: Arc<Tool>,
-    #[serde(rename = "unsafe", skip_serializing_if = "std::ops::Not::not")]
-    marked_unsafe: bool,
-    names: CallNames,
-    resolved_via: ResolvedVia,
-    deprecated: bool,
-    arguments: Value,
-    validated: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    no_schema_mode: Option<NoSchemaMode>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    repaired: Vec<Repair>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unknown: Vec<UnknownProperty>,
-    #[serde(rename = "confirmed", skip_serializing_if = "Option::is_none")]
-    confirmation: Option<Confirmation>,
-}
 
 /// Arguments that match the schema of their tool.
 struct CheckedArguments {
     value: Value,
     repaired: Vec<Repair>,
     unknown: Vec<UnknownProperty>,
-}
-
-/// The names of a call's tool, for logs and audits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CallNames {
-    /// The called name.
-    pub requested: String,
-    /// The name that the model was shown, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advertised: Option<String>,
-    /// The tool's own name.
-    pub canonical: String,
-    /// `true` if the called name is a deprecated alias.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub deprecated: bool,
-}
-
-impl ValidCall {
-    /// Returns the call's id, under which its result must be returned, if the provider gave one.
-    pub fn id(&self) -> Option<&str> {
-        self.id.as_deref()
-    }
-
-    /// Returns the tool.
-    pub fn tool(&self) -> &Arc<Tool> {
-        &self.tool
-    }
-
-    /// Returns the names of the call's tool.
-    pub fn names(&self) -> &CallNames {
-        &self.names
-    }
-
-    /// Returns the way in which the called name was resolved.
-    pub fn resolved_via(&self) -> ResolvedVia {
-        self.resolved_via
-    }
-
-    /// Returns `true` if the called name is a deprecated alias.
-    pub fn deprecated(&self) -> bool {
-        self.deprecated
-    }
-
-    /// Returns the arguments.
-    pub fn arguments(&self) -> &Value {
-        &self.arguments
-    }
-
-    /// Deserialises the arguments. A number such as `3.0` counts as an integer, as in JSON Schema.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::Typed`] if they do not match the type, even though they match the schema.
-    pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        typed::deserialise(&self.arguments).map_err(|fault| CallError::Typed {
-            tool: self.tool.id.clone(),
-            pointer: fault.pointer,
-            reason: fault.reason,
-        })
-    }
-
-    /// Returns `true` if the arguments were validated against a schema; `false` if the tool has
-    /// none.
-    pub fn validated(&self) -> bool {
-        self.validated
-    }
-
-    /// Returns the mode of a tool without a schema.
-    pub fn no_schema_mode(&self) -> Option<NoSchemaMode> {
-        self.no_schema_mode
-    }
-
-    /// Returns the changes of the arguments; empty if none was needed.
-    pub fn repaired(&self) -> &[Repair] {
-        &self.repaired
-    }
-
-    /// Returns the properties that the schema does not list and that are probably misspelt. The
-    /// tool gets them as they are.
-    pub fn unknown_properties(&self) -> &[UnknownProperty] {
-        &self.unknown
-    }
-
-    /// Returns the confirmation of a call that had to wait for one.
-    pub fn confirmation(&self) -> Option<&Confirmation> {
-        self.confirmation.as_ref()
-    }
-}
-
-fn serialize_tool_id<S: serde::Serializer>(
-    tool: &Arc<Tool>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&tool.id)
-}
-
-/// A call that waits for a person or a policy; see [`ApprovalQueue`] and [`PendingCall::ask`].
-#[derive(Debug, Clone, Serialize)]
-pub struct PendingCall {
-    #[serde(flatten)]
-    call: ValidCall,
-    awaits: PendingReason,
-}
-
-impl PendingCall {
-    /// Makes a valid call wait for a confirmation, even if it had one.
-    pub fn new(mut call: ValidCall, awaits: PendingReason) -> Self {
-        call.confirmation = None;
-        Self { call, awaits }
-    }
-
-    /// Returns the tool.
-    pub fn tool(&self) -> &Arc<Tool> {
-        self.call.tool()
-    }
-
-    /// Returns the arguments, which match the tool's schema if it has one.
-    pub fn arguments(&self) -> &Value {
-        self.call.arguments()
-    }
-
-    /// Returns the reason for which the call waits.
-    pub fn awaits(&self) -> &PendingReason {
-        &self.awaits
-    }
-
-    /// Returns the names of the call's tool.
-    pub fn names(&self) -> &CallNames {
-        self.call.names()
-    }
-
-    /// Returns `true` if the called name is a deprecated alias.
-    pub fn deprecated(&self) -> bool {
-        self.call.deprecated()
-    }
 }
 
 /// A validated call of a catalog's tool.

@@ -5,17 +5,17 @@
 //! exactly one changed form. Every change is named. Normalisation applies to unsafe tools too.
 
 mod alternatives;
+mod argument_schema;
 mod candidates;
 mod properties;
 mod wrappers;
 
-use std::cell::Cell;
-
-use picktools::schema::{ArgumentCheck, ArgumentFault, pointer_part};
+use picktools::schema::{ArgumentFault, pointer_part};
 use serde_json::{Map, Value, json};
 
-use self::alternatives::Alternative;
 pub(crate) use self::alternatives::MAX_WORK;
+pub(crate) use self::argument_schema::ArgumentSchema;
+use self::argument_schema::{Normalised, is_at_or_inside};
 use self::candidates::{candidates, decoded_structure, is_null_text};
 use self::properties::Properties;
 use crate::Repair;
@@ -30,22 +30,6 @@ const MAX_WRAPPERS: usize = 4;
 const VALUE_KEYWORDS: [&str; 5] = ["type", "enum", "const", "anyOf", "oneOf"];
 /// The keywords of faults that another name of a property may mend.
 const NAME_KEYWORDS: [&str; 3] = ["required", "additionalProperties", "unevaluatedProperties"];
-
-/// The schema of a tool's arguments.
-#[derive(Clone, Copy)]
-pub(crate) struct ArgumentSchema<'a> {
-    pub(crate) check: &'a ArgumentCheck,
-    pub(crate) schema: &'a Value,
-    /// The name of the tool.
-    pub(crate) tool: &'a str,
-    /// The alternative of `anyOf` or `oneOf` in which a value is mended.
-    pub(crate) alternative: Option<&'a Alternative<'a>>,
-    /// The work in alternatives that is left for the call.
-    pub(crate) work_left: &'a Cell<usize>,
-}
-
-/// Normalised arguments, with the changes.
-pub(crate) type Normalised = (Value, Vec<Repair>);
 
 impl ArgumentSchema<'_> {
     /// Returns the arguments in the form that the schema accepts; `None` if they have no such form,
@@ -232,12 +216,6 @@ impl ArgumentSchema<'_> {
             pointer: format!("{parent}/{}", pointer_part(&name)),
         })
     }
-}
-
-/// Returns `true` if a place is a JSON pointer's, or inside its value.
-fn is_at_or_inside(place: &str, pointer: &str) -> bool {
-    let rest = place.strip_prefix(pointer);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns `true` for the values that models send to a tool without arguments.

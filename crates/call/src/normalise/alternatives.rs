@@ -4,7 +4,7 @@
 use picktools::schema::ArgumentFault;
 use serde_json::Value;
 
-use super::{ArgumentSchema, Normalised, is_at_or_inside};
+use super::argument_schema::{Alternative, ArgumentSchema, Normalised, is_at_or_inside};
 use crate::Repair;
 
 /// The most alternatives inside each other.
@@ -14,38 +14,6 @@ const MAX_CHANGES: usize = 64;
 /// The work in alternatives for one call, in faults, and the work of a check without faults.
 pub(crate) const MAX_WORK: usize = 20_000;
 const WORK_PER_CHECK: usize = 50;
-
-/// An alternative of the value at a JSON pointer.
-pub(crate) struct Alternative<'a> {
-    /// The alternative that contains it.
-    outer: Option<&'a Self>,
-    pointer: &'a str,
-    /// `anyOf` or `oneOf`.
-    keyword: &'a str,
-    index: usize,
-}
-
-impl Alternative<'_> {
-    fn level(&self) -> usize {
-        1 + self.outer.map_or(0, Alternative::level)
-    }
-
-    /// Returns the faults in the alternative; none if the value matches one of the alternatives.
-    pub(super) fn select(&self, faults: Vec<ArgumentFault>) -> Vec<ArgumentFault> {
-        let faults = match self.outer {
-            Some(outer) => outer.select(faults),
-            None => faults,
-        };
-        let is_own =
-            |fault: &ArgumentFault| fault.pointer == self.pointer && fault.keyword == self.keyword;
-        let own = faults.into_iter().find(is_own);
-        let mut alternatives = own.map(|fault| fault.alternatives).unwrap_or_default();
-        if self.index >= alternatives.len() {
-            return Vec::new();
-        }
-        alternatives.swap_remove(self.index)
-    }
-}
 
 impl ArgumentSchema<'_> {
     /// Mends a value in each of its alternatives. The change is made if exactly one form results.

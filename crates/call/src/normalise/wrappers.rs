@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::ArgumentSchema;
+use super::argument_schema::ArgumentSchema;
 use super::properties::{Properties, spelling};
 use crate::{Repair, arguments};
 

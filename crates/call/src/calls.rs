@@ -1,17 +1,186 @@
-//! The confirmation of a pending call: the only value that makes the call valid.
+//! Valid calls, pending calls, and the confirmation: the only value that makes a pending call
+//! valid.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
-use picktools::catalog::Tool;
+use picktools::catalog::{NoSchemaMode, Tool};
+use picktools::names::ResolvedVia;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::changes::Repair;
 use super::definition::relevant_members;
-use super::{PendingCall, PendingReason, ValidCall};
+use super::error::CallError;
+use super::normalise::UnknownProperty;
+use super::pending::PendingReason;
+use super::typed;
 
 /// The name under which approvals of tickets are recorded.
 const APPROVAL: &str = "approval";
+
+/// A call whose arguments were validated against the tool's schema, or whose tool may run without
+/// one.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidCall {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    #[serde(serialize_with = "serialize_tool_id")]
+    pub(super) tool: Arc<Tool>,
+    #[serde(rename = "unsafe", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) marked_unsafe: bool,
+    pub(super) names: CallNames,
+    pub(super) resolved_via: ResolvedVia,
+    pub(super) deprecated: bool,
+    pub(super) arguments: Value,
+    pub(super) validated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) no_schema_mode: Option<NoSchemaMode>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) repaired: Vec<Repair>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unknown: Vec<UnknownProperty>,
+    #[serde(rename = "confirmed", skip_serializing_if = "Option::is_none")]
+    pub(super) confirmation: Option<Confirmation>,
+}
+
+/// The names of a call's tool, for logs and audits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallNames {
+    /// The called name.
+    pub requested: String,
+    /// The name that the model was shown, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertised: Option<String>,
+    /// The tool's own name.
+    pub canonical: String,
+    /// `true` if the called name is a deprecated alias.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deprecated: bool,
+}
+
+impl ValidCall {
+    /// Returns the call's id, under which its result must be returned, if the provider gave one.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<Tool> {
+        &self.tool
+    }
+
+    /// Returns the names of the call's tool.
+    pub fn names(&self) -> &CallNames {
+        &self.names
+    }
+
+    /// Returns the way in which the called name was resolved.
+    pub fn resolved_via(&self) -> ResolvedVia {
+        self.resolved_via
+    }
+
+    /// Returns `true` if the called name is a deprecated alias.
+    pub fn deprecated(&self) -> bool {
+        self.deprecated
+    }
+
+    /// Returns the arguments.
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// Deserialises the arguments. A number such as `3.0` counts as an integer, as in JSON Schema.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Typed`] if they do not match the type, even though they match the schema.
+    pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
+        typed::deserialise(&self.arguments).map_err(|fault| CallError::Typed {
+            tool: self.tool.id.clone(),
+            pointer: fault.pointer,
+            reason: fault.reason,
+        })
+    }
+
+    /// Returns `true` if the arguments were validated against a schema; `false` if the tool has
+    /// none.
+    pub fn validated(&self) -> bool {
+        self.validated
+    }
+
+    /// Returns the mode of a tool without a schema.
+    pub fn no_schema_mode(&self) -> Option<NoSchemaMode> {
+        self.no_schema_mode
+    }
+
+    /// Returns the changes of the arguments; empty if none was needed.
+    pub fn repaired(&self) -> &[Repair] {
+        &self.repaired
+    }
+
+    /// Returns the properties that the schema does not list and that are probably misspelt. The
+    /// tool gets them as they are.
+    pub fn unknown_properties(&self) -> &[UnknownProperty] {
+        &self.unknown
+    }
+
+    /// Returns the confirmation of a call that had to wait for one.
+    pub fn confirmation(&self) -> Option<&Confirmation> {
+        self.confirmation.as_ref()
+    }
+}
+
+fn serialize_tool_id<S: serde::Serializer>(
+    tool: &Arc<Tool>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&tool.id)
+}
+
+/// A call that waits for a person or a policy; see [`ApprovalQueue`](super::ApprovalQueue) and
+/// [`PendingCall::ask`].
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingCall {
+    #[serde(flatten)]
+    pub(super) call: ValidCall,
+    pub(super) awaits: PendingReason,
+}
+
+impl PendingCall {
+    /// Makes a valid call wait for a confirmation, even if it had one.
+    pub fn new(mut call: ValidCall, awaits: PendingReason) -> Self {
+        call.confirmation = None;
+        Self { call, awaits }
+    }
+
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.call.tool()
+    }
+
+    /// Returns the arguments, which match the tool's schema if it has one.
+    pub fn arguments(&self) -> &Value {
+        self.call.arguments()
+    }
+
+    /// Returns the reason for which the call waits.
+    pub fn awaits(&self) -> &PendingReason {
+        &self.awaits
+    }
+
+    /// Returns the names of the call's tool.
+    pub fn names(&self) -> &CallNames {
+        self.call.names()
+    }
+
+    /// Returns `true` if the called name is a deprecated alias.
+    pub fn deprecated(&self) -> bool {
+        self.call.deprecated()
+    }
+}
 
 /// Decides on pending calls: it asks a person, or applies a policy.
 ///
