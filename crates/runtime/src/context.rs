@@ -1,19 +1,24 @@
 //! The context of a running call: its id, deadline, cancellation, and output events.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::changes::TurnChanges;
-use super::events::{CallInfo, EventKind, EventType, Events};
+use super::confirmation::DecisionFuture;
+use super::events::{CallInfo, EventKind, EventType, Events, OuterCall};
 use super::files::FileLedger;
-use super::folders::SessionFolders;
+use super::folders::{SessionFolders, open_root};
 use super::lock;
-use super::manager::{ManagerError, TIME_LIMIT, ToolManager, open_root};
-use picktools_call::ValidCall;
+use super::manager::ManagerError;
+use picktools::access::Access;
+use picktools_call::{PendingCall, ValidCall};
 
+/// The default time limit of a call.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The most bytes of one chunk; longer output becomes several chunks.
 const MAX_CHUNK_BYTES: usize = 16 << 10;
 /// The most bytes of output that the events of one call carry.
@@ -51,7 +56,7 @@ const MAX_OUTPUT_BYTES: usize = 16 << 20;
 pub struct Context {
     pub(super) call: Arc<CallInfo>,
     /// The manager that runs the call, if there is one.
-    pub(super) manager: Option<ToolManager>,
+    pub(super) manager: Option<Arc<dyn OuterManager>>,
     pub(super) events: Events,
     pub(super) cancellation: CancellationToken,
     pub(super) deadline: Instant,
@@ -60,6 +65,18 @@ pub struct Context {
     pub(super) changes: TurnChanges,
     pub(super) folders: SessionFolders,
     pub(super) output: Arc<Output>,
+}
+
+/// A manager that runs a call, for the managers of agents inside the call.
+pub(super) trait OuterManager: fmt::Debug + Send + Sync {
+    /// Returns the access policy of the caller.
+    fn access(&self) -> &Access;
+
+    /// Returns the number of agents that may be inside each other in the manager.
+    fn agent_depth(&self) -> usize;
+
+    /// Decides on a pending call.
+    fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a>;
 }
 
 /// The output that a call has published so far.
@@ -182,21 +199,6 @@ impl Context {
         );
     }
 
-    /// Publishes an event of a call inside this one, until this call has ended.
-    pub(super) fn publish_inner(&self, call: &CallInfo, kind: EventKind) {
-        // The lock is held while publishing, so that no inner event follows the end of the call.
-        let output = lock(&self.output.0);
-        if output.closed {
-            return;
-        }
-        let inner = CallInfo {
-            call_id: format!("{}.{}", self.call.call_id, call.call_id),
-            parent_call_id: Some(self.call.call_id.clone()),
-            ..call.clone()
-        };
-        self.events.publish(&Arc::new(inner), kind);
-    }
-
     /// Returns `true` once the manager no longer waits for the result: the call was cancelled or
     /// reached its deadline.
     pub fn is_cancelled(&self) -> bool {
@@ -231,5 +233,25 @@ impl Context {
     /// Returns the working folders of terminal sessions, which the tool `cd` changes.
     pub fn folders(&self) -> &SessionFolders {
         &self.folders
+    }
+}
+
+impl OuterCall for Context {
+    fn has_subscribers(&self, event: EventType) -> bool {
+        self.events.has_subscribers(event)
+    }
+
+    fn publish_inner(&self, call: &CallInfo, kind: EventKind) {
+        // The lock is held while publishing, so that no inner event follows the end of the call.
+        let output = lock(&self.output.0);
+        if output.closed {
+            return;
+        }
+        let inner = CallInfo {
+            call_id: format!("{}.{}", self.call.call_id, call.call_id),
+            parent_call_id: Some(self.call.call_id.clone()),
+            ..call.clone()
+        };
+        self.events.publish(&Arc::new(inner), kind);
     }
 }

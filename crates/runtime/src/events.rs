@@ -16,7 +16,6 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::context::Context;
 use super::lock;
 use super::result::ToolResult;
 use picktools::catalog::NoSchemaMode;
@@ -270,7 +269,16 @@ impl Serialize for EventData<'_> {
 pub struct Events {
     subscribers: Arc<Subscribers>,
     /// The call around the calls of these events, whose manager receives them too.
-    outer: Option<Arc<Context>>,
+    outer: Option<Arc<dyn OuterCall>>,
+}
+
+/// A call around other calls, whose manager also receives the events of these calls.
+pub(super) trait OuterCall: fmt::Debug + Send + Sync {
+    /// Returns `true` if there is a subscription to events of this type.
+    fn has_subscribers(&self, event: EventType) -> bool;
+
+    /// Publishes an event of a call inside this one, until this call has ended.
+    fn publish_inner(&self, call: &CallInfo, kind: EventKind);
 }
 
 /// The queues of all subscribers. They live as long as anything can publish events.
@@ -346,17 +354,17 @@ impl Events {
     }
 
     /// Makes the events of calls inside a running call.
-    pub(super) fn inside(context: &Context) -> Self {
+    pub(super) fn inside(outer: Arc<dyn OuterCall>) -> Self {
         Self {
             subscribers: Arc::default(),
-            outer: Some(Arc::new(context.clone())),
+            outer: Some(outer),
         }
     }
 
     /// Returns `true` if there is a subscription to events of this type.
     pub(super) fn has_subscribers(&self, event: EventType) -> bool {
         if let Some(outer) = &self.outer
-            && outer.events.has_subscribers(event)
+            && outer.has_subscribers(event)
         {
             return true;
         }

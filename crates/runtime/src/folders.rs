@@ -1,10 +1,12 @@
-//! The working folders of terminal sessions.
+//! The working folders of calls and of terminal sessions.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
+use super::manager::ManagerError;
 
 /// The most sessions with a folder of their own.
 const MAX_SESSIONS: usize = 1_000;
@@ -35,6 +37,19 @@ impl SessionFolders {
     pub(super) fn clear(&self) {
         lock(&self.0).clear();
     }
+}
+
+/// Returns the absolute path of a working folder.
+pub(super) fn open_root(folder: &Path) -> Result<Arc<Path>, ManagerError> {
+    let root_error = |source: io::Error| ManagerError::Root {
+        root: folder.display().to_string(),
+        source,
+    };
+    let root = folder.canonicalize().map_err(root_error)?;
+    if !root.is_dir() {
+        return Err(root_error(io::ErrorKind::NotADirectory.into()));
+    }
+    Ok(root.into())
 }
 
 #[cfg(test)]

@@ -1,77 +1,42 @@
 //! The tool manager: the only path from a model's call to its result.
 
 mod builder;
+mod error;
 mod nested;
 mod redacted;
+mod results;
 mod run;
+mod state;
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use builder::{ManagerError, ToolManagerBuilder};
-pub(super) use builder::{TIME_LIMIT, open_root};
+pub use builder::ToolManagerBuilder;
+pub use error::ManagerError;
+pub use state::ToolManager;
 
 use redacted::RedactedCall;
+use state::RunningCall;
 
-use super::changes::TurnChanges;
-use super::confirmation::{Approvals, Confirm, ConfirmHook, NotAllowed};
+use super::confirmation::{Approvals, ConfirmHook, NotAllowed};
 use super::events::{CallInfo, EventKind, Events};
 use super::files::{FileError, FileLedger};
-use super::folders::SessionFolders;
 use super::lock;
 use super::redaction;
 use super::result::{ErrorType, ToolResult};
 use super::tool::RunnableTool;
-use super::turn::{CallEffect, TurnCalls};
-use picktools::access::Access;
+use super::turn::CallEffect;
 use picktools::catalog::Catalog;
 use picktools_call::{
-    ArgumentFault, CallError, HydratedCall, Hydrator, LimitedRepairer, PendingCall, PendingReason,
-    Repairer, ValidCall,
+    ArgumentFault, CallError, HydratedCall, LimitedRepairer, PendingCall, PendingReason, Repairer,
+    ValidCall,
 };
 use picktools_provider::{
     CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation, translate,
 };
-
-/// The tools that one caller can run, with the state of the calls so far. Clones share both.
-///
-/// It needs a Tokio runtime, which provides timers, processes and sockets to the tools.
-#[derive(Clone)]
-pub struct ToolManager {
-    hydrator: Hydrator,
-    shared: Arc<ManagerState>,
-}
-
-struct ManagerState {
-    /// The tools by id.
-    runners: HashMap<String, Arc<dyn RunnableTool>>,
-    confirm: Option<Box<dyn Confirm>>,
-    /// Rewrites invalid arguments.
-    repairer: Option<Box<dyn Repairer>>,
-    approvals: Approvals,
-    events: Events,
-    files: FileLedger,
-    changes: TurnChanges,
-    folders: SessionFolders,
-    turn: TurnCalls,
-    root: Arc<Path>,
-    time_limit: Duration,
-    running: Semaphore,
-    /// The name of the manager in its events.
-    name: Option<Arc<str>>,
-    access: Access,
-    /// The number of agents that may be inside each other.
-    agent_depth: usize,
-    /// The cancellation tokens of the running calls, by call id.
-    cancellations: Mutex<HashMap<String, CancellationToken>>,
-}
 
 /// A call with its result.
 #[derive(Debug, Clone)]
@@ -100,11 +65,6 @@ impl ExecutedCall {
 }
 
 impl ToolManager {
-    /// Returns a builder of a manager for one caller.
-    pub fn builder(access: Access) -> ToolManagerBuilder {
-        ToolManagerBuilder::new(access)
-    }
-
     /// Returns the catalog of all tools, including the tools that this caller may not use.
     pub fn catalog(&self) -> &Catalog {
         self.hydrator.catalog()
@@ -143,7 +103,8 @@ impl ToolManager {
     }
 
     /// Returns a manager that expects calls in the form of a translation, as
-    /// [`Hydrator::translated`] does. It shares everything else with this manager.
+    /// [`Hydrator::translated`](picktools_call::Hydrator::translated) does. It shares everything
+    /// else with this manager.
     #[must_use]
     pub fn translated(&self, translation: &Translation) -> Self {
         Self {
@@ -229,8 +190,8 @@ impl ToolManager {
         self.execute_with(call, self.shared.repairer.as_deref())
     }
 
-    /// Runs a call that was validated earlier, such as a step of a plan, maybe by a [`Hydrator`] of
-    /// another catalog or caller.
+    /// Runs a call that was validated earlier, such as a step of a plan, maybe by a
+    /// [`Hydrator`](picktools_call::Hydrator) of another catalog or caller.
     ///
     /// The manager checks it again: its own catalog must have the tool with the same definition,
     /// and its own access policy must allow the call. A call that needs a confirmation here is
@@ -240,8 +201,8 @@ impl ToolManager {
         self.run_hydrated(HydratedCall::Ready(call)).boxed()
     }
 
-    /// Runs a call that waits for a confirmation, once the manager's [`Confirm`] hook allows it. The
-    /// call is checked again, as in [`run`](Self::run).
+    /// Runs a call that waits for a confirmation, once the manager's [`Confirm`](super::Confirm)
+    /// hook allows it. The call is checked again, as in [`run`](Self::run).
     pub fn run_pending(&self, call: PendingCall) -> BoxFuture<'_, ExecutedCall> {
         self.run_hydrated(HydratedCall::NeedsApproval(call)).boxed()
     }
@@ -280,7 +241,7 @@ impl ToolManager {
                 hydrated = self.hydrator.hydrate_with(call, repairer) => hydrated,
                 () = running.cancellation.cancelled() => {
                     let (redacted, tool) = self.redact_unchecked(&running, call, None);
-                    return self.finish(&redacted, tool, run::cancelled());
+                    return self.finish(&redacted, tool, results::cancelled());
                 }
             },
         };
@@ -473,7 +434,7 @@ impl ToolManager {
         };
         self.shared.events.publish(&redacted.call, kind);
         let preview = match tool {
-            Some(tool) => run::preview(tool.as_ref(), &result),
+            Some(tool) => results::preview(tool.as_ref(), &result),
             None => result.preview(super::PREVIEW_LINES),
         };
         ExecutedCall {
@@ -495,7 +456,7 @@ struct CancelledCallGuard<'a> {
 impl Drop for CancelledCallGuard<'_> {
     fn drop(&mut self) {
         self.manager
-            .finish(self.redacted, Some(self.tool), run::cancelled());
+            .finish(self.redacted, Some(self.tool), results::cancelled());
     }
 }
 
@@ -534,31 +495,4 @@ fn format_faults(faults: &[ArgumentFault]) -> String {
 fn write_failure(error: &FileError) -> ToolResult {
     ToolResult::failure(ErrorType::Validation, error.to_string())
         .suggest("Read the file first, then write it.")
-}
-
-/// A running call. When dropped, it is cancelled and its token is removed.
-struct RunningCall<'a> {
-    shared: &'a ManagerState,
-    call_id: String,
-    cancellation: CancellationToken,
-}
-
-impl<'a> RunningCall<'a> {
-    fn new(shared: &'a ManagerState) -> Self {
-        let call_id = shared.events.next_call_id();
-        let cancellation = CancellationToken::new();
-        lock(&shared.cancellations).insert(call_id.clone(), cancellation.clone());
-        Self {
-            shared,
-            call_id,
-            cancellation,
-        }
-    }
-}
-
-impl Drop for RunningCall<'_> {
-    fn drop(&mut self) {
-        self.cancellation.cancel();
-        lock(&self.shared.cancellations).remove(&self.call_id);
-    }
 }

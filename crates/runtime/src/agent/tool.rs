@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{AgentEnd, AgentLimits, AgentLoop, AgentTurn, agent_options};
-use crate::context::Context;
+use crate::context::{Context, OuterManager};
 use crate::manager::{ManagerError, ToolManager};
 use crate::result::{ErrorType, ToolResult};
 use crate::tool::{CloseFuture, RunFuture, RunnableTool};
@@ -172,7 +172,7 @@ impl AgentTool {
     /// Makes the manager of the agent, with at most the access of the running call.
     fn manager(
         &self,
-        outer: &ToolManager,
+        outer: &Arc<dyn OuterManager>,
         context: &Context,
         depth: usize,
     ) -> Result<ToolManager, Refusal> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::HttpCallError;
+use super::error::HttpCallError;
 use crate::ErrorType;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 

@@ -4,25 +4,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
+use super::HttpTool;
+use super::credential::{Credential, CredentialPart, variable_name};
+use super::error::HttpCallError;
 use super::request::{RequestTarget, is_forbidden};
-use super::{HttpCallError, HttpTool};
 use crate::ErrorType;
 use picktools::catalog::http::SecurityScheme;
 use picktools::excerpt::{MAX_NAME_CHARS, list, marked};
-
-/// A credential for one security scheme.
-pub(super) struct Credential {
-    pub(super) part: CredentialPart,
-    /// Texts that no message may contain, longest first.
-    pub(super) secrets: Vec<String>,
-}
-
-/// The part of a request that carries a credential.
-pub(super) enum CredentialPart {
-    Header(HeaderName, HeaderValue),
-    Query(String, String),
-    Cookie(String, String),
-}
 
 /// A security scheme with the value of its variable.
 struct SchemeValue<'a> {
@@ -30,23 +18,6 @@ struct SchemeValue<'a> {
     scheme: &'a SecurityScheme,
     variable: String,
     value: Option<String>,
-}
-
-/// Returns the name of a variable: the parts in capitals, with `_` in place of all but letters and
-/// digits.
-pub(super) fn variable_name(parts: &[&str]) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_uppercase()
-        } else {
-            '_'
-        }
-    };
-    let mut words = Vec::new();
-    for part in parts {
-        words.push(part.chars().map(plain).collect::<String>());
-    }
-    words.join("_")
 }
 
 impl HttpTool {

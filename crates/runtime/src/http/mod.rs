@@ -2,7 +2,9 @@
 
 mod addresses;
 mod answer;
+mod credential;
 mod credentials;
+mod error;
 mod multipart;
 mod request;
 mod styles;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use reqwest::Client;
 
 use self::addresses::{AddressPolicy, CheckedResolver};
+use self::error::HttpCallError;
 use self::request::RequestTarget;
 use super::context::Context;
 use super::lock;
@@ -126,35 +129,6 @@ impl HttpClient {
     }
 }
 
-/// An error from a request that is not sent, or that fails.
-struct HttpCallError {
-    kind: ErrorType,
-    message: String,
-    suggestion: Option<String>,
-}
-
-impl HttpCallError {
-    fn new(kind: ErrorType, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            suggestion: None,
-        }
-    }
-
-    /// Makes the error for a definition that cannot be called.
-    fn definition(message: impl Into<String>) -> Self {
-        Self::new(ErrorType::System, message)
-    }
-
-    fn suggest(self, suggestion: impl Into<String>) -> Self {
-        Self {
-            suggestion: Some(suggestion.into()),
-            ..self
-        }
-    }
-}
-
 /// A tool that calls an operation of an HTTP API, as [`Tool::http`] describes it.
 ///
 /// Its result has the fields `status`, `content_type` and `body`. The body is parsed if it is JSON,
@@ -219,12 +193,12 @@ impl HttpTool {
         let key = format!("{}/{scheme}", self.source());
         match self.client.options.credentials.get(&key) {
             Some(variable) => variable.clone(),
-            None => credentials::variable_name(&["PICKTOOLS_AUTH", self.source(), scheme]),
+            None => credential::variable_name(&["PICKTOOLS_AUTH", self.source(), scheme]),
         }
     }
 
     fn target(&self) -> Result<RequestTarget, HttpCallError> {
-        let variable = credentials::variable_name(&["PICKTOOLS_SERVER", self.source()]);
+        let variable = credential::variable_name(&["PICKTOOLS_SERVER", self.source()]);
         RequestTarget::from_operation(&self.operation, &variable, |name| {
             self.client.options.value(name)
         })

@@ -5,7 +5,7 @@
 use picktools::catalog::http::ValueEncoding;
 use serde_json::Value;
 
-use super::HttpCallError;
+use super::error::HttpCallError;
 use super::styles::HttpArgument;
 
 /// A part of a body.

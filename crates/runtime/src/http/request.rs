@@ -6,8 +6,8 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, Heade
 use reqwest::{Body, Method, Request, Url};
 use serde_json::{Map, Value};
 
-use super::HttpCallError;
-use super::credentials::{Credential, CredentialPart};
+use super::credential::{Credential, CredentialPart};
+use super::error::HttpCallError;
 use super::multipart;
 use super::styles::{HttpArgument, percent_encode};
 use crate::ErrorType;

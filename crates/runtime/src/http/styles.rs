@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::HttpCallError;
+use super::error::HttpCallError;
 use crate::ErrorType;
 use picktools::catalog::http::{Argument, ValueEncoding};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};

@@ -1,8 +1,7 @@
 //! The builder of a tool manager.
 
 use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,13 +14,14 @@ use super::super::files::FileLedger;
 use super::super::folders::SessionFolders;
 use super::super::tool::RunnableTool;
 use super::super::turn::TurnCalls;
-use super::{ManagerState, ToolManager};
-use picktools::access::{Access, AccessError};
-use picktools::catalog::{Catalog, CatalogError, CatalogOptions, OperatorAliases};
+use super::error::ManagerError;
+use super::state::{ManagerState, ToolManager};
+use crate::context::TIME_LIMIT;
+use crate::folders::open_root;
+use picktools::access::Access;
+use picktools::catalog::{Catalog, CatalogOptions, OperatorAliases};
 use picktools_call::{Hydrator, Repairer};
 
-/// The default time limit of a call.
-pub(in super::super) const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The default time that a call waits for a decision.
 const APPROVAL_LIFETIME: Duration = Duration::from_secs(300);
 /// The default number of calls that run at once.
@@ -46,30 +46,11 @@ pub struct ToolManagerBuilder {
     pub(super) agent_depth: usize,
 }
 
-/// An error from building a manager.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ManagerError {
-    /// The definitions do not form a catalog.
-    #[error("invalid tool definitions: {0}")]
-    Catalog(#[source] CatalogError),
-    /// The access policy is invalid.
-    #[error("invalid access policy: {0}")]
-    Access(#[source] AccessError),
-    /// A runner has no tool in the catalog.
-    #[error("runner without a tool: the catalog has no tool {id:?}")]
-    UnknownTool {
-        /// The tool's id.
-        id: String,
-    },
-    /// The root is not a folder that can be opened.
-    #[error("cannot use the working folder {root}: {source}")]
-    Root {
-        /// The folder.
-        root: String,
-        /// The cause.
-        source: io::Error,
-    },
+impl ToolManager {
+    /// Returns a builder of a manager for one caller.
+    pub fn builder(access: Access) -> ToolManagerBuilder {
+        ToolManagerBuilder::new(access)
+    }
 }
 
 impl ToolManagerBuilder {
@@ -232,17 +213,4 @@ impl ToolManagerBuilder {
             shared: Arc::new(shared),
         })
     }
-}
-
-/// Returns the absolute path of a working folder.
-pub(in super::super) fn open_root(folder: &Path) -> Result<Arc<Path>, ManagerError> {
-    let root_error = |source: io::Error| ManagerError::Root {
-        root: folder.display().to_string(),
-        source,
-    };
-    let root = folder.canonicalize().map_err(root_error)?;
-    if !root.is_dir() {
-        return Err(root_error(io::ErrorKind::NotADirectory.into()));
-    }
-    Ok(root.into())
 }

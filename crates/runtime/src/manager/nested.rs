@@ -1,11 +1,13 @@
 //! Managers inside a running call, such as that of an agent.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::super::confirmation::{Confirm, ConfirmationDecision, DecisionFuture};
-use super::super::context::Context;
+use super::super::context::{Context, OuterManager};
 use super::super::events::Events;
-use super::{ToolManager, ToolManagerBuilder};
+use super::builder::ToolManagerBuilder;
+use super::state::ToolManager;
 use picktools::access::Access;
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
@@ -16,14 +18,14 @@ impl ToolManagerBuilder {
     /// of agents that may be inside each other in it.
     pub(crate) fn nested_in(
         mut self,
-        outer: &ToolManager,
+        outer: &Arc<dyn OuterManager>,
         context: &Context,
         agent_depth: usize,
     ) -> Self {
         self.agent_depth = agent_depth;
-        self.events(Events::inside(context))
+        self.events(Events::inside(Arc::new(context.clone())))
             .root(context.root())
-            .confirm(OuterConfirmation(outer.clone()))
+            .confirm(OuterConfirmation(Arc::clone(outer)))
     }
 }
 
@@ -33,15 +35,29 @@ impl ToolManager {
         &self.shared.access
     }
 
-    /// Returns the number of agents that may be inside each other in this manager.
-    pub(crate) fn agent_depth(&self) -> usize {
-        self.shared.agent_depth
-    }
-
     /// Returns the calls as [`execute_all`](Self::execute_all) runs them: a call that contains
     /// several is replaced by them.
     pub(crate) fn expand(&self, calls: Vec<ToolCall>) -> Vec<ToolCall> {
         self.hydrator.expand_parallel(calls)
+    }
+}
+
+impl OuterManager for ToolManager {
+    fn access(&self) -> &Access {
+        &self.shared.access
+    }
+
+    fn agent_depth(&self) -> usize {
+        self.shared.agent_depth
+    }
+
+    fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a> {
+        Box::pin(async move {
+            match self.decide(call.clone()).await {
+                Ok(_) => ConfirmationDecision::Allow,
+                Err(reason) => ConfirmationDecision::Deny(reason),
+            }
+        })
     }
 }
 
@@ -54,15 +70,10 @@ impl fmt::Debug for ToolManager {
 }
 
 /// Lets the manager that runs the call decide.
-struct OuterConfirmation(ToolManager);
+struct OuterConfirmation(Arc<dyn OuterManager>);
 
 impl Confirm for OuterConfirmation {
     fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a> {
-        Box::pin(async move {
-            match self.0.decide(call.clone()).await {
-                Ok(_) => ConfirmationDecision::Allow,
-                Err(reason) => ConfirmationDecision::Deny(reason),
-            }
-        })
+        self.0.decide(call)
     }
 }

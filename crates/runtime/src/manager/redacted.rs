@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::events::CallInfo;
 use super::super::redaction;
 use super::super::tool::RunnableTool;
-use super::{RunningCall, ToolManager};
+use super::state::{RunningCall, ToolManager};
 use picktools::catalog::Tool;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::quote_long_numbers;

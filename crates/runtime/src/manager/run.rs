@@ -1,6 +1,5 @@
 //! Runs one call on its own thread within its time limit.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,9 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::context::{Context, Output};
 use super::super::events::{EventKind, EventType};
-use super::super::result::{ErrorType, PREVIEW_LINES, ToolResult};
+use super::super::result::{ErrorType, ToolResult};
 use super::super::tool::RunnableTool;
-use super::{RedactedCall, ToolManager};
+use super::redacted::RedactedCall;
+use super::results::cancelled;
+use super::state::ToolManager;
 use picktools::deadline;
 use picktools::excerpt::MAX_NAME_CHARS;
 use picktools_call::{ValidCall, size};
@@ -53,7 +54,7 @@ impl ToolManager {
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
         let context = Context {
             call: Arc::clone(&redacted.call),
-            manager: Some(self.clone()),
+            manager: Some(Arc::new(self.clone())),
             events: self.shared.events.clone(),
             cancellation: cancellation.clone(),
             deadline,
@@ -134,11 +135,6 @@ impl ToolManager {
     }
 }
 
-/// Returns the result of a cancelled call.
-pub(super) fn cancelled() -> ToolResult {
-    ToolResult::failure(ErrorType::User, "the call was cancelled")
-}
-
 /// Checks the size of a result; `None` is the result of a tool that panicked.
 fn check_size(result: Option<ToolResult>) -> ToolResult {
     let Some(result) = result else {
@@ -166,18 +162,6 @@ fn check_size(result: Option<ToolResult>) -> ToolResult {
         )
         .suggest("Request less at once."),
     }
-}
-
-/// Returns the tool's preview of a result; empty if the tool's code panics.
-pub(super) fn preview(tool: &dyn RunnableTool, result: &ToolResult) -> Vec<String> {
-    // For a failure, the default preview with the error is more useful.
-    if !result.is_success() {
-        return result.preview(PREVIEW_LINES);
-    }
-    let mut lines =
-        catch_unwind(AssertUnwindSafe(|| tool.preview(result, PREVIEW_LINES))).unwrap_or_default();
-    lines.truncate(PREVIEW_LINES);
-    lines
 }
 
 /// A guard that closes the output of a call when it is dropped.
