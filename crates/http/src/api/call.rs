@@ -15,9 +15,10 @@ use picktools_gateway::upstream::Owner;
 use picktools_provider::ToolCall;
 use rmcp::model::CallToolResponse;
 
+use super::answer::{json_response, to_json};
 use super::body::Body;
 use super::names::ApiToolCall;
-use super::{Api, json_response, to_json};
+use super::state::Api;
 use crate::problem::Problem;
 
 /// Runs a tool after it validated the call.

@@ -11,8 +11,8 @@ use picktools_provider::Tokenizer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::answer::{internal_error, json_response, run_blocking, to_json};
 use super::body::Body;
-use super::{internal_error, json_response, run_blocking, to_json};
 use crate::problem::Problem;
 
 /// The largest number of texts of a request.

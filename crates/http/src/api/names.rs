@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use super::answer::{MissingTools, json_response, run_blocking, to_json};
 use super::body::{Body, Parameters};
-use super::{Api, MissingTools, json_response, run_blocking, to_json};
+use super::state::Api;
 use crate::problem::Problem;
 
 /// The largest number of names, calls or tools of a request.

@@ -1,7 +1,7 @@
 //! The `/v1/pick` routes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::State;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::answer::{MissingTools, json_response, run_blocking, timing_header, to_json};
 use super::body::Body;
-use super::{Api, MissingTools, json_response, run_blocking, timing_header, to_json, visibility};
+use super::state::Api;
+use super::visibility;
 use crate::problem::Problem;
 
-/// The largest timeout of a pick.
-pub(super) const MAX_PICK_TIME: Duration = Duration::from_secs(5);
 /// The largest number of requests of a batch.
 const MAX_BATCH: usize = 256;
 /// The largest number of picks of a request.

@@ -1,6 +1,7 @@
 //! The limits of a caller's role: pick options, and the ids of quarantined tools in selections.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use picktools::access::AccessError;
 use picktools::names::is_glob;
@@ -8,6 +9,9 @@ use picktools::{PickOptions, Selection};
 use picktools_gateway::snapshot::View;
 
 use crate::problem::Problem;
+
+/// The largest timeout of a pick.
+const MAX_PICK_TIME: Duration = Duration::from_secs(5);
 
 /// Restricts the requested options to those that the caller's role allows.
 ///
@@ -60,8 +64,8 @@ pub(crate) fn restrict_options(
     };
     let timeout = requested
         .timeout
-        .unwrap_or(super::pick::MAX_PICK_TIME)
-        .min(super::pick::MAX_PICK_TIME);
+        .unwrap_or(MAX_PICK_TIME)
+        .min(MAX_PICK_TIME);
     let mut always_include = requested.always_include;
     for id in &limits.always_include {
         if !always_include.contains(id) {

@@ -14,11 +14,13 @@ use picktools::selection::{ConsideredCandidate, TokenReport};
 use picktools::{Pick, PickError, PickOptions, Query, Selection};
 use picktools_gateway::front;
 use picktools_gateway::hub::Hub;
+use picktools_gateway::settings::DEFAULT_ROLE;
 use picktools_gateway::snapshot::{Snapshot, View};
 use serde::Deserialize;
 
+use super::answer::{ConsoleError, render};
+use super::filters;
 use super::signals::{Bar, MatchedWord, Scale, matched_words, percent};
-use super::{ConsoleError, filters, render, role_names};
 
 /// The largest number of picks.
 const MAX_PICKS: usize = 50;
@@ -415,5 +417,18 @@ fn stages(selection: &Selection) -> Vec<StageView> {
             status: report.status.to_string(),
             time: time(report.stage),
         })
+        .collect()
+}
+
+/// Returns the names of all roles, the default role first.
+pub(super) fn role_names(hub: &Hub) -> Vec<String> {
+    let settings = hub.settings();
+    let others = settings
+        .roles
+        .keys()
+        .filter(|role| *role != DEFAULT_ROLE)
+        .cloned();
+    std::iter::once(DEFAULT_ROLE.to_owned())
+        .chain(others)
         .collect()
 }

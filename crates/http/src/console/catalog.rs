@@ -12,7 +12,8 @@ use picktools_gateway::snapshot::Snapshot;
 use picktools_provider::Tokenizer;
 use serde::Deserialize;
 
-use super::{ConsoleError, filters, render, run_blocking};
+use super::answer::{ConsoleError, render, run_blocking};
+use super::filters;
 
 /// The number of tools of a page.
 const PAGE_SIZE: usize = 50;

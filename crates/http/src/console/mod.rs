@@ -5,6 +5,7 @@
 //! them. The templates escape all text and mark invisible characters ([`filters`]). The content
 //! security policy allows only the script and the style sheet of the page.
 
+mod answer;
 mod attempt;
 mod catalog;
 mod filters;
@@ -19,13 +20,14 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{Html, Redirect, Response};
 use axum::routing::{get, post};
 use picktools_gateway::hub::Hub;
-use picktools_gateway::refusal::Refusal;
-use picktools_gateway::settings::DEFAULT_ROLE;
+
+use self::answer::{ConsoleError, render};
+use self::attempt::role_names;
 
 const SCRIPT: &str = include_str!("console.js");
 const STYLE: &str = include_str!("console.css");
@@ -35,31 +37,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 /// The largest size of a request body, in bytes.
 const MAX_BYTES: usize = 256 << 10;
-
-/// An error of a console request.
-struct ConsoleError {
-    status: StatusCode,
-    message: String,
-}
-
-impl ConsoleError {
-    fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-        }
-    }
-
-    fn from_refusal(refusal: Refusal) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, refusal.message)
-    }
-}
-
-impl IntoResponse for ConsoleError {
-    fn into_response(self) -> Response {
-        (self.status, self.message).into_response()
-    }
-}
 
 /// The page without data.
 #[derive(Template)]
@@ -73,14 +50,6 @@ struct SectionsFragment {
     roles: Vec<String>,
     servers: Vec<String>,
     tools: usize,
-}
-
-/// Renders a template.
-fn render(template: &impl Template) -> Result<Html<String>, ConsoleError> {
-    let failed = |error: askama::Error| {
-        ConsoleError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-    };
-    template.render().map(Html).map_err(failed)
 }
 
 /// Returns the routes of the page and its files, which need no key.
@@ -159,31 +128,5 @@ async fn sections(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleEr
         roles: role_names(&hub),
         servers,
         tools: hub.snapshot().engine.catalog().len(),
-    })
-}
-
-/// Returns the names of all roles, the default role first.
-fn role_names(hub: &Hub) -> Vec<String> {
-    let settings = hub.settings();
-    let others = settings
-        .roles
-        .keys()
-        .filter(|role| *role != DEFAULT_ROLE)
-        .cloned();
-    std::iter::once(DEFAULT_ROLE.to_owned())
-        .chain(others)
-        .collect()
-}
-
-/// Runs work that reads files on a blocking thread.
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ConsoleError> + Send + 'static,
-) -> Result<T, ConsoleError> {
-    let result = tokio::task::spawn_blocking(work).await;
-    result.unwrap_or_else(|error| {
-        Err(ConsoleError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            error.to_string(),
-        ))
     })
 }

@@ -10,7 +10,8 @@ use picktools_gateway::hub::Hub;
 use picktools_gateway::upstream::Upstream;
 use picktools_import::mcp::{Server, ServerTransport};
 
-use super::{ConsoleError, filters, render};
+use super::answer::{ConsoleError, render};
+use super::filters;
 
 /// All servers, as a fragment.
 #[derive(Template)]

@@ -14,8 +14,8 @@ use picktools_provider::Tokenizer;
 use serde::Serialize;
 use serde_json::json;
 
+use super::answer::{ConsoleError, run_blocking};
 use super::servers::{UpstreamState, endpoint, upstream_state};
-use super::{ConsoleError, run_blocking};
 
 /// The longest reason of a state, in characters.
 const MAX_REASON_CHARS: usize = 2_000;

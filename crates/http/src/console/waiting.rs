@@ -20,7 +20,8 @@ use picktools_state::keys::now;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ConsoleError, filters, render, run_blocking};
+use super::answer::{ConsoleError, render, run_blocking};
+use super::filters;
 
 /// The largest length of each shown part of a value, in characters.
 const MAX_VALUE_CHARS: usize = 20_000;

@@ -10,7 +10,7 @@ use axum::routing::get;
 use picktools_gateway::hub::Hub;
 use picktools_state::{StateStore, describe_faults};
 
-use super::HttpFrontend;
+use super::frontend::HttpFrontend;
 use crate::problem::Problem;
 
 /// The content type of the Prometheus text format.
