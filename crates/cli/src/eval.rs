@@ -2,9 +2,11 @@
 
 mod asking;
 mod judged;
+mod outcome;
 mod page;
 mod plan;
 mod poison;
+mod set_paths;
 mod sets;
 mod tables;
 mod talk;
@@ -18,10 +20,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
-use self::asking::{AnswerabilityEstimates, SetAnswers, pick_all};
+use self::asking::pick_all;
+use self::outcome::{ConfigurationOutcome, EvaluatedSet};
 use self::plan::{Plan, RankingConfiguration};
 use self::poison::{Poison, PoisonInput, PoisonReport};
-use self::sets::SetPaths;
+use self::set_paths::SetPaths;
 use super::args::EngineExtras;
 use super::asking::RequestArgs;
 use super::numbers::{integer, number, positive};
@@ -202,25 +205,6 @@ struct OpenedSet {
     engines: Vec<Engine>,
     /// The engine on the store, if one is named.
     shared: Vec<SharedEngine>,
-}
-
-/// The results of one set.
-struct EvaluatedSet {
-    name: String,
-    queries: QuerySet,
-    qrels: Qrels,
-    /// The outcomes, one for each configuration of the plan.
-    outcomes: Vec<ConfigurationOutcome>,
-    estimates: Option<AnswerabilityEstimates>,
-    /// The warnings about the judgments.
-    warnings: Vec<String>,
-}
-
-/// The results of one configuration on one set.
-struct ConfigurationOutcome {
-    answers: SetAnswers,
-    scores: PerQuery,
-    report: SetReport,
 }
 
 impl EvalCommand {

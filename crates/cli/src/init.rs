@@ -5,27 +5,31 @@
 //! back in place of that entry.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use picktools_import::mcp::{Server, ServerTransport};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::client_report::{ClientReport, Status, printable};
+use self::clients::{ClientConfig, Notation, Scope};
 use self::edit::{ClientSetup, StayingServer};
+pub(super) use self::entry::starts_gateway;
 use self::files::ClientFile;
-use self::places::{ClientConfig, Notation};
-use self::summary::ServerSummary;
+pub(super) use self::installed::{InstalledConfig, installed_configs};
 use super::output;
 
 mod by_hand;
+mod client_report;
+mod clients;
 mod document;
 mod edit;
+mod entry;
 mod files;
+mod installed;
 mod json_file;
 mod places;
+mod server_texts;
 mod summary;
 mod toml_file;
 mod uninstall;
@@ -76,64 +80,6 @@ pub(super) struct InitCommand {
     /// data too, `--uninstall --json` needs --yes.
     #[arg(long)]
     json: bool,
-}
-
-/// The state of a client's file, done or planned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    /// The file has no servers.
-    NoServers,
-    /// The file starts the gateway already.
-    Already,
-    /// The change waits for a confirmation.
-    WouldWrite,
-    Written,
-    /// The file does not start the gateway.
-    NotBehind,
-    WouldRestore,
-    Restored,
-    /// The user declined.
-    Declined,
-    /// The file is not edited, and the message says what to do.
-    ByHand,
-    Failed,
-}
-
-/// The report about one client's file.
-#[derive(Debug, Serialize)]
-struct ClientReport {
-    client: &'static str,
-    #[serde(skip)]
-    title: &'static str,
-    #[serde(skip)]
-    restart: &'static str,
-    file: String,
-    /// The project, if the report is about the part of the file for one project.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    project: Option<String>,
-    /// The file that the gateway reads.
-    #[serde(skip)]
-    upstreams_file: String,
-    status: Status,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    servers: Vec<ServerSummary>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    staying: Vec<StayingServer>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    variables: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstreams: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entry: Option<Value>,
-    #[serde(skip)]
-    entry_name: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backup: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
 }
 
 /// The planned change of a file.
@@ -200,7 +146,7 @@ impl InitCommand {
     fn leave_projects(&self, places: &mut Vec<ClientConfig>) {
         let (kept, left): (Vec<_>, Vec<_>) = std::mem::take(places)
             .into_iter()
-            .partition(|place| place.scope == places::Scope::User);
+            .partition(|place| place.scope == Scope::User);
         *places = kept;
         for place in left {
             if place.file.is_file() && !self.json {
@@ -429,72 +375,6 @@ impl InitCommand {
     }
 }
 
-impl ClientReport {
-    fn new(place: &ClientConfig) -> Self {
-        Self {
-            client: place.client.name,
-            title: place.client.title,
-            restart: place.client.restart,
-            file: printable(&place.file),
-            project: place.inside.last().map(output::line),
-            upstreams_file: printable(&place.upstreams),
-            status: Status::NoServers,
-            servers: Vec::new(),
-            staying: Vec::new(),
-            warnings: Vec::new(),
-            variables: Vec::new(),
-            upstreams: None,
-            entry: None,
-            entry_name: place.entry,
-            backup: None,
-            message: None,
-        }
-    }
-}
-
-/// A configuration file with servers: that of a client, or that of the gateway behind it.
-pub(super) struct InstalledConfig {
-    /// The client's name for people.
-    pub(super) title: &'static str,
-    pub(super) file: PathBuf,
-    /// `true` if the file belongs to the project in the working folder.
-    pub(super) is_project: bool,
-    /// `true` if the client's gateway uses it.
-    pub(super) behind_gateway: bool,
-}
-
-/// Returns the existing configuration files of all clients, and those of their gateways.
-pub(super) fn installed_configs() -> anyhow::Result<Vec<InstalledConfig>> {
-    let mut configs: Vec<InstalledConfig> = Vec::new();
-    for place in places::places(&[])? {
-        for (file, behind_gateway) in [(&place.file, false), (&place.upstreams, true)] {
-            // One file of Claude Code has the servers of several projects.
-            let is_known = configs.iter().any(|config| config.file == *file);
-            if file.is_file() && !is_known {
-                configs.push(InstalledConfig {
-                    title: place.client.title,
-                    file: file.clone(),
-                    is_project: place.scope == places::Scope::Project,
-                    behind_gateway,
-                });
-            }
-        }
-    }
-    Ok(configs)
-}
-
-/// Returns `true` if a server is the gateway that `init` configured.
-pub(super) fn starts_gateway(server: &Server) -> bool {
-    let ServerTransport::Stdio { arguments, .. } = &server.transport else {
-        return false;
-    };
-    let start = arguments
-        .iter()
-        .map(String::as_str)
-        .take(edit::ARGUMENTS.len());
-    edit::ENTRIES.contains(&server.name.as_str()) && start.eq(edit::ARGUMENTS)
-}
-
 /// Plans the change of `init` to a file. Returns `None` if the file does not exist.
 fn plan(
     place: &ClientConfig,
@@ -585,8 +465,4 @@ fn ask(question: &str) -> io::Result<bool> {
     stderr.flush()?;
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-fn printable(path: impl AsRef<Path>) -> String {
-    output::line(path.as_ref().display())
 }

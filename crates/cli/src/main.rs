@@ -32,6 +32,7 @@ mod origin;
 mod output;
 mod pick;
 mod reading;
+mod recorded_reading;
 mod replay;
 mod report;
 mod rerank;
@@ -66,13 +67,6 @@ use tracing_subscriber::{EnvFilter, Layer};
 /// Returns the memory of ended sessions to the system, because a gateway runs for weeks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Creates the runtime of a gateway.
-fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-}
 
 /// Pick the few tools that a request needs out of thousands, with reasons.
 #[derive(Parser)]

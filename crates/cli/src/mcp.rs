@@ -1,5 +1,6 @@
 //! `picktools mcp`: the gateway for one client, on standard input and output.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use tokio::sync::Notify;
 
 use crate::interruption::{SignalRequest, Signals};
 use crate::llm::RepairArgs;
-use crate::reading::{self, NoSchemaArg, ReadingArgs};
+use crate::reading::{self, ReadingArgs};
+use crate::recorded_reading::{NoSchemaArg, aliases_file};
 use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, memory, output};
@@ -381,7 +383,7 @@ impl GatewayArgs {
                 files.push(path.as_path());
             }
         }
-        files.extend(self.aliases.as_deref().and_then(reading::aliases_file));
+        files.extend(self.aliases.as_deref().and_then(aliases_file));
         let read_state = || self.read_state(&files);
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
         let (mut last, mut last_published) = (read_state(), follow_store());
@@ -508,7 +510,7 @@ impl McpCommand {
         self.gateway.aliases = self.aliases.take();
         self.gateway.allow_no_schema = self.allow_no_schema.map(NoSchemaArg::mode);
         let options = self.gateway.options(&self.servers, Share::All)?;
-        let runtime = crate::gateway_runtime()?;
+        let runtime = gateway_runtime()?;
         let result = runtime.block_on(async {
             let mut signals = Signals::listen();
             let gateway = Gateway::open(options)?;
@@ -535,4 +537,11 @@ impl McpCommand {
         result?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Creates the runtime of a gateway.
+pub(super) fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
 }

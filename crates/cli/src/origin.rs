@@ -10,7 +10,7 @@ use picktools::catalog::CatalogFile;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::reading::RecordedReading;
+use super::recorded_reading::RecordedReading;
 
 /// The age below which the modification time of a file proves nothing: a second write may leave the
 /// same time.

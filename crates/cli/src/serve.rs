@@ -13,7 +13,7 @@ use picktools_state::keys::new_key;
 use serde_json::json;
 
 use crate::interruption::Signals;
-use crate::mcp::{CatalogFiles, GatewayArgs, Providers};
+use crate::mcp::{CatalogFiles, GatewayArgs, Providers, gateway_runtime};
 use crate::reading::ReadingArgs;
 use crate::servers::ServerArgs;
 use crate::{heading, memory, output};
@@ -145,7 +145,7 @@ impl ServeCommand {
         };
         let scheme = if http.tls.is_some() { "https" } else { "http" };
         let proxy = options.settings.proxy.clone();
-        let runtime = crate::gateway_runtime()?;
+        let runtime = gateway_runtime()?;
         let result = runtime.block_on(async {
             let mut signals = Signals::listen();
             let gateway = Gateway::open(options)?;

@@ -3,7 +3,7 @@
 use picktools_eval::ConfigurationReport;
 
 use super::super::report::{PageSet, ReportPage, Side};
-use super::EvaluatedSet;
+use super::outcome::EvaluatedSet;
 use super::plan::Plan;
 
 /// Returns the report as a page of HTML.

@@ -1,18 +1,11 @@
 //! The files of evaluation sets.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 
 use super::EvalCommand;
-
-/// The files of a set.
-pub(super) struct SetPaths {
-    pub(super) name: String,
-    pub(super) catalog: Vec<PathBuf>,
-    pub(super) queries: PathBuf,
-    pub(super) qrels: PathBuf,
-}
+use super::set_paths::SetPaths;
 
 impl EvalCommand {
     /// Returns the sets that the options name.

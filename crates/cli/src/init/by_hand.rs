@@ -5,10 +5,11 @@ use picktools_import::mcp;
 use picktools_import::mcp::{CommonEntry, McpConfigError};
 use serde_json::{Value, json};
 
-use super::edit::ARGUMENTS;
-use super::places::ClientConfig;
-use super::summary::summarize;
-use super::{ClientReport, Status, edit, printable};
+use super::client_report::{ClientReport, Status, printable};
+use super::clients::ClientConfig;
+use super::edit;
+use super::entry::ARGUMENTS;
+use super::summary::{ServerSummary, summarize};
 
 /// The seconds that Goose waits for a call. Calls may take long behind the gateway, too.
 const TIMEOUT_SECONDS: u64 = 300;
@@ -17,7 +18,7 @@ const TIMEOUT_SECONDS: u64 = 300;
 struct ByHandSetup {
     has_gateway: bool,
     /// The servers that are not the gateway, as their summaries.
-    servers: Vec<super::ServerSummary>,
+    servers: Vec<ServerSummary>,
 }
 
 /// Reads the entries of a file.

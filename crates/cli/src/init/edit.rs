@@ -15,29 +15,11 @@ use picktools_import::mcp::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::clients::{CODEX, ClientConfig, McpClient, Scope, ServersPlace};
 use super::document;
-use super::document::{GatewayEntry, ServerText};
-use super::places::{CODEX, ClientConfig, McpClient, Scope, ServersPlace};
+use super::entry::{ARGUMENTS, ENTRY};
+use super::server_texts::{GatewayEntry, ServerText};
 use super::summary::{ServerSummary, difference, relative_member, summarize};
-
-/// The name of the gateway's entry.
-pub(super) const ENTRY: &str = "picktools";
-/// The arguments that start the gateway, followed by the file of its servers.
-pub(super) const ARGUMENTS: [&str; 2] = ["mcp", "--config"];
-/// The names of the entries in a project's file, in the part of a user's file that holds for one
-/// project, and in the second file of a client that reads two. One entry must not hide another.
-pub(super) const PROJECT_ENTRY: &str = "picktools-project";
-pub(super) const LOCAL_ENTRY: &str = "picktools-local";
-pub(super) const SECOND_ENTRY: &str = "picktools-jsonc";
-pub(super) const SECOND_PROJECT_ENTRY: &str = "picktools-project-jsonc";
-/// The names of all entries that start the gateway.
-pub(super) const ENTRIES: [&str; 5] = [
-    ENTRY,
-    PROJECT_ENTRY,
-    LOCAL_ENTRY,
-    SECOND_ENTRY,
-    SECOND_PROJECT_ENTRY,
-];
 /// The reason why a server of the same name as a moved one stays.
 const SAME_NAME: &str = "the gateway already has a server of this name; rename one of them";
 /// A placeholder for the value of every variable, valid as a URL and as a program. Real values are

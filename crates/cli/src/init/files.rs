@@ -12,7 +12,7 @@ use picktools_state::remove_leftovers;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::places::{ClientConfig, Scope};
+use super::clients::{ClientConfig, Scope};
 use crate::output;
 
 /// The largest size of a file, in MiB.

@@ -8,8 +8,8 @@ use jsonc_parser::CollectOptions;
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use picktools_import::jsonc_options;
 
-use super::document::{GatewayEntry, ServerText, ServerTexts};
-use super::places::{McpClient, ServersPlace};
+use super::clients::{McpClient, ServersPlace};
+use super::server_texts::{GatewayEntry, ServerText, ServerTexts};
 
 /// The member of Claude Code's file with the settings of projects.
 pub(super) const PROJECTS: &str = "projects";

@@ -6,7 +6,7 @@ use picktools_import::mcp::CommonEntry;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::places::{GEMINI, McpClient};
+use super::clients::{GEMINI, McpClient};
 
 /// The summary of a server, without secrets: no arguments, variables or headers. Of an address it
 /// contains only the host, of a command line only the program.

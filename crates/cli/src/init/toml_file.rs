@@ -7,8 +7,8 @@ use picktools_import::describe_toml_error;
 use serde_json::Value;
 use toml_edit::{Array, DocumentMut, Item, Key, Table, TableLike};
 
-use super::document::{GatewayEntry, ServerText, ServerTexts};
-use super::places::ServersPlace;
+use super::clients::ServersPlace;
+use super::server_texts::{GatewayEntry, ServerText, ServerTexts};
 
 /// The member of the gateway's entry with the variables that Codex passes on. It passes no others.
 const VARIABLES: &str = "env_vars";

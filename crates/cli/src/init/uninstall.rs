@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{ClientReport, InitCommand, Status, printable};
+use super::InitCommand;
+use super::client_report::{ClientReport, Status, printable};
 use crate::output;
 
 /// The folders that picktools keeps in its cache folder.

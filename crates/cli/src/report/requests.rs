@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::charts;
+use super::content::{MEASURE, PageSet, ReportPage, Side};
 use super::tables::{Cell, CellContent, ChartWithTable, Table, cut};
-use super::{MEASURE, PageSet, ReportPage, Side, charts};
 use picktools_eval::{
     CompareOptions, Judgments, QueryDifference, RunEntry, TIE, compare,
     differences as query_differences,

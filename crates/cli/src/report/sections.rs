@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::charts;
+use super::content::{MEASURE, ReportPage};
 use super::tables::{Cell, ChartWithTable, Table};
-use super::{MEASURE, ReportPage, charts};
 use picktools_eval::{
     ConfidenceInterval, ConfigurationReport, Latency, Measure, ScoreCalibration, cumulative, shares,
 };
