@@ -1,8 +1,8 @@
 //! Deadlines: points in time after which the caller no longer waits for an answer.
 
+mod error;
 mod pool;
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::time::timeout_at;
 
+pub(crate) use self::error::DeadlineError;
 use self::pool::{Pool, StartedJob};
 
 /// The most jobs with a deadline that run at once in the process.
@@ -27,15 +28,6 @@ static POOL: Pool = Pool::new(MAX_THREADS, IDLE_TIMEOUT);
 /// The time until which the caller waits for an answer; `None` means no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Option<Instant>);
-
-/// An error of a job with a deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DeadlineError {
-    /// The deadline passed.
-    Expired,
-    /// The job panicked, or no thread was free for it. Has the reason.
-    Lost(String),
-}
 
 /// A job that is done or still running.
 pub(crate) enum PendingJob<T> {
@@ -61,17 +53,6 @@ impl<T> PendingJob<T> {
             Self::Done(answer) => answer,
             Self::Started(started) => started.wait(),
         }
-    }
-}
-
-impl DeadlineError {
-    pub(crate) fn panicked() -> Self {
-        Self::Lost("it panicked".to_owned())
-    }
-
-    #[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
-    fn no_thread(error: io::Error) -> Self {
-        Self::Lost(format!("no thread could be started: {error}"))
     }
 }
 

@@ -14,6 +14,7 @@
 mod calibrated;
 mod calibration;
 mod fits;
+mod retriever;
 mod scores;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::calibrated::CalibratedScores;
+pub use self::retriever::Retriever;
 pub(crate) use self::scores::{FusedScores, ValueIncrease, WeightedSignal};
-use crate::embed::{Embedder, ModelKind};
 use crate::retrieve::Signal;
 
 /// The default constant of reciprocal rank fusion.
@@ -107,18 +108,6 @@ impl TryFrom<FusionForm> for Fusion {
     }
 }
 
-/// A component that scores tools for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Retriever {
-    /// The keyword index.
-    Keyword,
-    /// The static model.
-    Static,
-    /// Any other embedding model.
-    Model,
-}
-
 /// The signals of a request, in the order of [`Retriever`].
 pub(crate) type Signals = Vec<(Retriever, Signal)>;
 
@@ -163,21 +152,3 @@ impl From<(Retriever, Signal)> for RetrieverScores {
     }
 }
 
-impl Retriever {
-    /// Returns the retriever's stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Keyword => "keyword",
-            Self::Static => "static",
-            Self::Model => "model",
-        }
-    }
-
-    /// Returns the retriever of an embedding model.
-    pub(crate) fn from_embedder(embedder: &dyn Embedder) -> Self {
-        match embedder.kind() {
-            ModelKind::Static => Self::Static,
-            ModelKind::Contextual => Self::Model,
-        }
-    }
-}

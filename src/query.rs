@@ -8,22 +8,22 @@
 
 mod choice;
 mod clauses;
+mod message;
 mod ruled_out;
 mod search;
-
-use std::ops::Range;
+mod sentences;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
+use self::message::MAX_CONTEXT_BYTES;
+pub use self::message::{Author, Message};
 use self::search::SearchTexts;
+pub(crate) use self::sentences::MAX_SENTENCES;
+use self::sentences::{is_blank, merge_neighbours, sentence_ranges};
 
 /// The longest text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
-
-/// The most parts that [`Query::sentences`] returns.
-pub(crate) const MAX_SENTENCES: usize = 16;
 
 /// The most earlier messages of a conversation that are read. The latest ones are read.
 pub const MAX_EARLIER_MESSAGES: usize = 16;
@@ -31,8 +31,6 @@ pub const MAX_EARLIER_MESSAGES: usize = 16;
 pub const MAX_CONTEXT_MESSAGES: usize = 4;
 /// The number of bytes at which earlier messages are enough context: "and in Turin?" is too short.
 const SUFFICIENT_CONTEXT_BYTES: usize = 20;
-/// The longest text of earlier messages that is read, in bytes of UTF-8, the latest first.
-const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
 /// The log-odds below which a text is clearly small talk. Requests of one word have low odds, too,
 /// so a threshold of 0 would be too high.
@@ -42,34 +40,6 @@ const SMALL_TALK: f32 = -1.2;
 const MAX_CALLED: usize = 64;
 /// The longest name of a called tool, in bytes. No tool has a longer name.
 pub(crate) const MAX_NAME_BYTES: usize = 2048;
-
-/// The author of a message in a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Author {
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// A message of a conversation before the request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Message {
-    /// The author.
-    pub author: Author,
-    /// The text.
-    pub text: String,
-}
-
-impl Message {
-    /// Makes a message.
-    pub fn new(author: Author, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { author, text }
-    }
-}
 
 /// A request, normalised to text, with the conversation before it.
 ///
@@ -293,48 +263,6 @@ pub fn add_called(called: &mut Vec<String>, name: &str) {
     let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
     if is_name && called.len() < MAX_CALLED && called.iter().all(|other| other != name) {
         called.push(name.to_owned());
-    }
-}
-
-fn is_blank(text: &str) -> bool {
-    use GeneralCategoryGroup::{Other, Punctuation, Separator};
-    text.chars()
-        .all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
-}
-
-fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    let mut start = 0;
-    let mut letters = text.char_indices().peekable();
-    while let Some((position, letter)) = letters.next() {
-        let next = letters.peek().map(|&(_, next)| next);
-        if ends_sentence(letter, next) || next.is_none() {
-            let end = position + letter.len_utf8();
-            if text[start..end].contains(char::is_alphanumeric) {
-                ranges.push(start..end);
-            }
-            start = end;
-        }
-    }
-    ranges
-}
-
-/// Merges neighbours of equal number, so that there are at most [`MAX_SENTENCES`] texts.
-fn merge_neighbours<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
-    let group_size = ranges.len().div_ceil(MAX_SENTENCES).max(1);
-    ranges
-        .chunks(group_size)
-        .map(|group| &text[group[0].start..group[group.len() - 1].end])
-        .collect()
-}
-
-/// Returns `true` if a sentence or line ends at `letter`. A full stop inside a word, as in `3.5` or
-/// `main.rs`, does not end a sentence.
-fn ends_sentence(letter: char, next: Option<char>) -> bool {
-    match letter {
-        '\n' | '。' | '！' | '？' => true,
-        '.' | '!' | '?' | ';' => next.is_none_or(char::is_whitespace),
-        _ => false,
     }
 }
 

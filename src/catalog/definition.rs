@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::entry::{self, EntryFault};
 use super::spelling::normalise;
 use crate::catalog::http::HttpOperation;
-use crate::json::Json;
 
 /// A tool's definition.
 ///
@@ -194,29 +192,6 @@ impl Tool {
         let rest = self.id.strip_prefix(source.as_str());
         rest.is_some_and(|rest| rest.strip_prefix('/') == Some(&self.name))
     }
-}
-
-impl<'de> Deserialize<'de> for Tool {
-    /// Reads a serialised tool. Unknown fields are rejected, and the checks of a catalog file
-    /// apply. A missing id becomes the qualified name.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Json::deserialize(deserializer)?;
-        entry::read_native(json).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(describe_fault).collect();
-            serde::de::Error::custom(faults.join("; "))
-        })
-    }
-}
-
-fn describe_fault(fault: &EntryFault) -> String {
-    let EntryFault {
-        pointer,
-        message,
-        remedy,
-        ..
-    } = fault;
-    let separator = if pointer.is_empty() { "" } else { ": " };
-    format!("{pointer}{separator}{message}; {remedy}")
 }
 
 /// Another name of a tool.

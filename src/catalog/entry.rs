@@ -4,53 +4,22 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
+use super::entry_fault::EntryFault;
 use super::error::FaultKind;
 use super::policy::{self, Holder, is_field, is_policy};
-use super::{provider_tools, schema_faults};
+use super::provider_tools;
 use crate::excerpt::{is_invisible, marked};
 use crate::json::Json;
-use crate::schema::kind;
+use crate::schema::{self, kind};
 
 /// The length of a name, id, source or alias, in characters.
 const MAX_NAME_CHARS: usize = 512;
 /// The length of a quoted parser message, in characters.
 const MAX_MESSAGE_CHARS: usize = 200;
-
-/// A fault of an entry.
-#[derive(Clone)]
-pub(super) struct EntryFault {
-    pub(super) kind: FaultKind,
-    pub(super) name: Option<String>,
-    pub(super) pointer: String,
-    pub(super) message: String,
-    pub(super) remedy: String,
-}
-
-impl EntryFault {
-    pub(super) fn new(
-        pointer: impl Into<String>,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        let (pointer, message, remedy) = (pointer.into(), message.into(), remedy.into());
-        Self {
-            kind: FaultKind::InvalidEntry,
-            name: None,
-            pointer,
-            message,
-            remedy,
-        }
-    }
-
-    /// Returns the same fault with another kind.
-    pub(super) fn with_kind(self, kind: FaultKind) -> Self {
-        Self { kind, ..self }
-    }
-}
 
 /// Reads one entry. Returns the tool if it has at least a name, and every fault. A tool without a
 /// schema gets the mode `allow_no_schema`, unless it has such a field itself.
@@ -510,6 +479,52 @@ fn parse_aliases(value: &Value) -> Option<Vec<Alias>> {
         });
     }
     Some(aliases)
+}
+
+/// Returns the faults of a schema and the places that are not checked, with pointers below `field`.
+fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<EntryFault> {
+    let mut faults = Vec::new();
+    match schema::check(value) {
+        Ok(slips) => {
+            for slip in slips {
+                let pointer = format!("/{field}{}", slip.pointer);
+                let remedy = "correct the schema at its source";
+                let notice = EntryFault::new(pointer, slip.message, remedy);
+                faults.push(notice.with_kind(FaultKind::UncheckedKeyword));
+            }
+        }
+        Err(schema_faults) => {
+            for fault in schema_faults {
+                let pointer = format!("/{field}{}", fault.pointer);
+                let fault = EntryFault::new(pointer, fault.message, fault.remedy);
+                faults.push(fault.with_kind(FaultKind::InvalidSchema));
+            }
+        }
+    }
+    faults
+}
+
+impl<'de> Deserialize<'de> for Tool {
+    /// Reads a serialised tool. Unknown fields are rejected, and the checks of a catalog file
+    /// apply. A missing id becomes the qualified name.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(deserializer)?;
+        read_native(json).map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(describe_fault).collect();
+            serde::de::Error::custom(faults.join("; "))
+        })
+    }
+}
+
+fn describe_fault(fault: &EntryFault) -> String {
+    let EntryFault {
+        pointer,
+        message,
+        remedy,
+        ..
+    } = fault;
+    let separator = if pointer.is_empty() { "" } else { ": " };
+    format!("{pointer}{separator}{message}; {remedy}")
 }
 
 #[cfg(test)]

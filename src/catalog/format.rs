@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde_json::{Map, Value};
 
-use super::entry::{self, EntryFault};
+use super::entry;
+use super::entry_fault::EntryFault;
 use super::error::{CatalogError, Position};
 use super::policy::is_policy;
 use super::reader::{DocumentError, DocumentOperation, DocumentReader, ToolDocument};

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::{EntryFault, SCHEMA_KEYS};
+use super::entry::SCHEMA_KEYS;
+use super::entry_fault::EntryFault;
 use super::policy::is_field;
 use crate::excerpt::marked;
 use crate::schema::{SubschemaForm, allow_null, subschema_form};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::{Catalog, Tool};
+use super::definition::Tool;
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, Writer};
 
@@ -48,11 +48,11 @@ pub fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
 }
 
 impl Grouping {
-    pub(super) fn new(catalog: &Catalog) -> Self {
+    pub(super) fn new<'t>(outlines: impl Iterator<Item = (ToolId, &'t Tool)>) -> Self {
         let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
         let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
-        let mut group_by_tool = Vec::with_capacity(catalog.len());
-        for (id, tool) in catalog.outlines() {
+        let mut group_by_tool = Vec::with_capacity(outlines.size_hint().0);
+        for (id, tool) in outlines {
             let policy = *policy_numbers.entry(policy(tool)).or_insert_with(|| {
                 policies.push(id);
                 policies.len() - 1

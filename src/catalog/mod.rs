@@ -14,6 +14,7 @@ mod definition;
 mod definitions;
 mod detail;
 mod entry;
+mod entry_fault;
 mod error;
 mod files;
 mod format;
@@ -26,9 +27,11 @@ mod part;
 mod policy;
 mod provider_tools;
 mod reader;
+mod reading;
 mod saving;
 mod sources;
 pub mod spelling;
+mod stats;
 mod unknown;
 
 use std::path::Path;
@@ -50,17 +53,18 @@ pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
 pub use grouping::policy;
 pub(crate) use grouping::{Group, Grouping};
-pub use options::{CatalogExamination, Entries};
 pub use options::{CatalogOptions, Conflicts, InvalidEntries};
-use part::ShardContext;
-pub use part::{CatalogStats, PolicyGroup, ShardTool};
+pub use part::ShardTool;
 pub use reader::{DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument};
+pub use reading::{CatalogExamination, Entries};
 pub use sources::{KnownSources, Sources};
+use stats::ShardContext;
+pub use stats::{CatalogStats, PolicyGroup};
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, TextTable};
-use crate::schema::{self, ArgumentCheck, Validators};
+use crate::schema::{ArgumentCheck, Validators};
 pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 
 /// The tools that the engine picks from, in registration order.
@@ -430,7 +434,8 @@ impl Catalog {
 
     /// Returns the tools grouped by policy and source.
     pub(crate) fn grouping(&self) -> &Arc<Grouping> {
-        self.grouping.get_or_init(|| Arc::new(Grouping::new(self)))
+        self.grouping
+            .get_or_init(|| Arc::new(Grouping::new(self.outlines())))
     }
 
     /// Returns one tool for each policy; for a shard, for each policy of the full catalog.
@@ -474,40 +479,4 @@ fn digest_tool(tool: &Tool) -> Digest {
 fn digest(digests: &[Digest]) -> String {
     let bytes = Sha256::digest(digests.as_flattened());
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-impl entry::EntryFault {
-    fn at(self, position: &Position, tool: Option<&Tool>) -> CatalogFault {
-        CatalogFault {
-            position: position.clone(),
-            kind: self.kind,
-            name: self.name.or_else(|| tool.map(|tool| tool.name.clone())),
-            pointer: self.pointer,
-            message: self.message,
-            remedy: self.remedy,
-        }
-    }
-}
-
-/// Returns the faults of a schema and the places that are not checked, with pointers below `field`.
-fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<entry::EntryFault> {
-    let mut faults = Vec::new();
-    match schema::check(value) {
-        Ok(slips) => {
-            for slip in slips {
-                let pointer = format!("/{field}{}", slip.pointer);
-                let remedy = "correct the schema at its source";
-                let notice = entry::EntryFault::new(pointer, slip.message, remedy);
-                faults.push(notice.with_kind(FaultKind::UncheckedKeyword));
-            }
-        }
-        Err(schema_faults) => {
-            for fault in schema_faults {
-                let pointer = format!("/{field}{}", fault.pointer);
-                let fault = entry::EntryFault::new(pointer, fault.message, fault.remedy);
-                faults.push(fault.with_kind(FaultKind::InvalidSchema));
-            }
-        }
-    }
-    faults
 }

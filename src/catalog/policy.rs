@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::entry::EntryFault;
+use super::entry_fault::EntryFault;
 use super::spelling::{normalise, skeleton};
 
 /// The objects that hold policy.

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::EntryFault;
+use super::entry_fault::EntryFault;
 use super::error::FaultKind;
 use super::policy::{self, Holder, is_field, is_policy};
 use crate::excerpt::marked;

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::DeadlineError;
+use super::error::DeadlineError;
 use crate::sync::lock;
 
 /// The time for which a thread polls for further work before it sleeps.

@@ -20,9 +20,10 @@ use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use unicode_script::{Script, UnicodeScript};
 
+use super::cache::TextRole;
+use super::embedder::{EmbedProgress, Embedder, ModelKind, WordVectors};
 use super::static_file::{DAMAGED, LanguageHint, StaticModelFile};
 use super::word_pieces::{Ideographs, WordPieces, each_word};
-use super::{EmbedProgress, Embedder, ModelKind, TextRole, WordVectors};
 use crate::embed::EmbedError;
 
 /// The shared model, which is read on first use. The tests find a damaged file.

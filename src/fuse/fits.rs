@@ -1,7 +1,7 @@
 //! The fitted constants, one set per combination of signals. `models/train/fusion/fit.py` prints
 //! the sets.
 
-use super::Retriever;
+use super::retriever::Retriever;
 
 /// The constants for one combination of retrievers.
 #[derive(Debug)]

@@ -15,6 +15,8 @@ mod owners;
 mod patterns;
 mod prompt;
 mod readings;
+mod resolution;
+mod scope;
 pub mod skills;
 mod usage;
 
@@ -23,7 +25,6 @@ use std::collections::BTreeSet;
 
 use foldhash::HashSet;
 use rayon::prelude::*;
-use serde::Serialize;
 
 pub use advertising::shown_aliases;
 pub use advertising::{AdvertisedTool, Advertising};
@@ -31,7 +32,9 @@ pub use error::AdvertisingError;
 pub use patterns::{PatternError, ToolPatterns, is_glob};
 pub use prompt::tools_section;
 pub use prompt::{ListedTool, section};
-pub use readings::{NameScope, ShownNames, name_forms};
+pub use readings::name_forms;
+pub use resolution::{Resolution, ResolvedTool, ResolvedVia};
+pub use scope::{NameScope, ShownNames};
 pub use skills::{Skill, SkillReport, ToolMeaning};
 pub use usage::{log_registered, log_unknown, log_use};
 
@@ -74,47 +77,6 @@ pub struct NameTable {
 /// The sections of a saved index that contain names.
 const NAMES: &str = "names.written";
 const NORMALISED: &str = "names.normalised";
-
-/// The result of resolving a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolution {
-    /// One tool.
-    Tool(ResolvedTool),
-    /// Several tools, of different sources or with variant spellings of the name, in registration
-    /// order.
-    Ambiguous(Vec<ToolId>),
-    /// No tool.
-    Unknown {
-        /// The most similar names of the catalog, best first.
-        suggestions: Vec<String>,
-    },
-}
-
-/// A tool that a name resolves to, with the kind of the name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResolvedTool {
-    /// The tool.
-    pub tool: ToolId,
-    /// The kind of the name.
-    pub via: ResolvedVia,
-    /// `true` if the name is a deprecated alias.
-    pub deprecated: bool,
-}
-
-/// The kind of a name that resolves to a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ResolvedVia {
-    /// The tool's name, qualified name or id.
-    Name,
-    /// An alias of the tool.
-    Alias,
-    /// A name or an alias in a variant spelling.
-    Normalised,
-    /// The shown name: the name under which the model saw the tool.
-    Advertised,
-}
 
 /// A tool name inside a request, with the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{ResolvedTool, ResolvedVia};
+use super::resolution::{ResolvedTool, ResolvedVia};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, TextTable, Writer};
 

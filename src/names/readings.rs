@@ -1,7 +1,8 @@
 //! Readings of a name as models write it: with a server, and with affixes.
 
-use super::{NameTable, Resolution, ResolvedTool, ResolvedVia};
-use crate::catalog::Catalog;
+use super::NameTable;
+use super::resolution::{Resolution, ResolvedTool, ResolvedVia};
+use super::scope::NameScope;
 use crate::catalog::spelling::normalise;
 use crate::ranking::ToolId;
 
@@ -24,38 +25,6 @@ const PREFIX_SEPARATORS: [char; 3] = ['.', ':', '/'];
 const MAX_PREFIXES: usize = 2;
 /// The most positions in a name that are tried as the end of its server.
 const MAX_SPLITS: usize = 48;
-
-/// Finds the tool that a model saw under exactly a name.
-pub type ShownNames<'a> = &'a dyn Fn(&str) -> Option<ToolId>;
-
-/// The tools that a name may mean.
-#[derive(Clone, Copy)]
-pub struct NameScope<'a> {
-    /// The catalog of the table.
-    pub catalog: &'a Catalog,
-    /// The shown names; `None` if the model saw the canonical names.
-    pub shown: Option<ShownNames<'a>>,
-    /// `true` if clients may put their own name for picktools before a shown name, as in
-    /// `mcp__picktools__read_file`.
-    pub has_client_prefix: bool,
-    /// Returns `true` if a name may mean the tool.
-    pub may_mean: &'a dyn Fn(ToolId) -> bool,
-    /// Returns `true` if the tool may be suggested for an unknown name.
-    pub may_suggest: &'a dyn Fn(ToolId) -> bool,
-}
-
-impl<'a> NameScope<'a> {
-    /// Creates the scope of all tools of a catalog, under their canonical names.
-    pub fn all(catalog: &'a Catalog) -> Self {
-        Self {
-            catalog,
-            shown: None,
-            has_client_prefix: false,
-            may_mean: &|_| true,
-            may_suggest: &|_| true,
-        }
-    }
-}
 
 /// The tools of one form of a name.
 struct FoundTools {
@@ -304,7 +273,7 @@ fn splits<'s>(name: &str, separators: &[&'s str]) -> Vec<(usize, &'s str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Tool;
+    use crate::catalog::{Catalog, Tool};
 
     fn tool(id: &str) -> Tool {
         let (source, name) = id.split_once('/').expect("source/name");

@@ -1,6 +1,6 @@
 //! The choice among what the assistant offers: "the second one", "option 1", "the latter".
 
-use super::sentence_ranges;
+use super::sentences::sentence_ranges;
 
 /// The largest number of words of a turn that only chooses.
 const MAX_WORDS: usize = 6;

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::choice::chosen;
+use super::message::{Author, MAX_CONTEXT_BYTES, Message};
 use super::ruled_out::ruled_out;
-use super::{Author, MAX_CONTEXT_BYTES, Message, is_blank, sentence_ranges};
+use super::sentences::{is_blank, sentence_ranges};
 use crate::function_words::has_content_word;
 use crate::reading::{TurnKind, request_text, scope, turn_kind};
 

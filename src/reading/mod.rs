@@ -16,8 +16,7 @@ mod turn;
 
 pub(crate) use self::features::is_ideograph;
 use self::features::{features, words};
-use self::model::ReaderModel;
-use self::turn::TurnAct;
+use self::model::{ReaderModel, TurnAct};
 
 /// The least probability of a kind of turn that changes what is searched for.
 const MIN_PROBABILITY: f32 = 0.5;

@@ -14,13 +14,19 @@ use std::sync::LazyLock;
 use sha2::{Digest, Sha256};
 
 use super::features::HASH_BITS;
-use super::paste::LINE_VALUES;
-use super::turn::{TURN_BITS, TurnAct};
 
 const MAGIC: &[u8; 8] = b"PTREADER";
 const VERSION: u32 = 2;
 const DIGEST_BYTES: usize = 32;
 
+/// The number of values of a hash for turns, as a power of two.
+pub(super) const TURN_BITS: u32 = 14;
+/// The number of values that describe a line.
+pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
+/// The number of values that describe a line's words and its place.
+pub(super) const PLACE_VALUES: usize = 19;
+/// The number of values of a line's sentences.
+pub(super) const SENTENCE_VALUES: usize = 5;
 /// The model in the binary; `None` without the feature `static-model`.
 static BUILT_IN: LazyLock<Option<ReaderModel>> = LazyLock::new(|| {
     #[cfg(feature = "static-model")]
@@ -153,4 +159,48 @@ mod tests {
         }
         assert!(ReaderModel::parse(&[]).is_none());
     }
+}
+
+/// The act of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnAct {
+    /// It chooses among what the assistant listed.
+    Choice,
+    /// It agrees with an offer of the assistant.
+    Consent,
+    /// It corrects a value of the request before.
+    Correction,
+    /// It repeats the request before with another value.
+    Ellipsis,
+    /// It makes a request of its own.
+    NewRequest,
+    /// It declines an offer, and requests something else.
+    Refusal,
+    /// It declines an offer.
+    Refuse,
+    /// It repeats the request before with another value, and requests something else.
+    SecondTool,
+    /// It requests nothing.
+    SmallTalk,
+    /// It thanks or ends the conversation.
+    Thanks,
+    /// It gives a detail that the assistant asked for.
+    Value,
+}
+
+impl TurnAct {
+    /// All acts, in the order of the model's file.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Choice,
+        Self::Consent,
+        Self::Correction,
+        Self::Ellipsis,
+        Self::NewRequest,
+        Self::Refusal,
+        Self::Refuse,
+        Self::SecondTool,
+        Self::SmallTalk,
+        Self::Thanks,
+        Self::Value,
+    ];
 }

@@ -7,14 +7,7 @@
 use std::ops::Range;
 
 use super::features::{features, words};
-use super::model::ReaderModel;
-
-/// The number of values that describe a line.
-pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
-/// The number of values that describe a line's words and its place.
-const PLACE_VALUES: usize = 19;
-/// The number of values of a line's sentences.
-const SENTENCE_VALUES: usize = 5;
+use super::model::{PLACE_VALUES, ReaderModel, SENTENCE_VALUES};
 /// The smallest total length, in bytes, of pasted matter without a fence. If the lines beside the
 /// request have fewer bytes in total, they are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;

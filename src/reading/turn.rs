@@ -3,60 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::features::{Word, WordKind, features, hash, length, words};
-use super::model::ReaderModel;
-
-/// The number of values of a hash for turns, as a power of two.
-pub(super) const TURN_BITS: u32 = 14;
+use super::model::{ReaderModel, TurnAct};
 /// The factor of the features of the context.
 const CONTEXT_WEIGHT: f32 = 2.0;
 /// The number of characters that show that two words are alike.
 const STEM_CHARS: usize = 5;
 /// The number of first words whose meaning depends on the answer.
 const FIRST_WORDS: usize = 3;
-
-/// The act of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TurnAct {
-    /// It chooses among what the assistant listed.
-    Choice,
-    /// It agrees with an offer of the assistant.
-    Consent,
-    /// It corrects a value of the request before.
-    Correction,
-    /// It repeats the request before with another value.
-    Ellipsis,
-    /// It makes a request of its own.
-    NewRequest,
-    /// It declines an offer, and requests something else.
-    Refusal,
-    /// It declines an offer.
-    Refuse,
-    /// It repeats the request before with another value, and requests something else.
-    SecondTool,
-    /// It requests nothing.
-    SmallTalk,
-    /// It thanks or ends the conversation.
-    Thanks,
-    /// It gives a detail that the assistant asked for.
-    Value,
-}
-
-impl TurnAct {
-    /// All acts, in the order of the model's file.
-    pub(super) const ALL: [Self; 11] = [
-        Self::Choice,
-        Self::Consent,
-        Self::Correction,
-        Self::Ellipsis,
-        Self::NewRequest,
-        Self::Refusal,
-        Self::Refuse,
-        Self::SecondTool,
-        Self::SmallTalk,
-        Self::Thanks,
-        Self::Value,
-    ];
-}
 
 /// The probability of each act, in the order of [`TurnAct::ALL`].
 pub(super) struct ActProbabilities([f32; TurnAct::ALL.len()]);

@@ -18,8 +18,8 @@
 //! The rule and its constants are the same for every catalog. `docs/results.md` has the
 //! alternatives that were measured.
 
-use super::Signal;
 use super::sentences::half_best;
+use super::signal::{self, ExampleScores, Signal};
 use super::terms::QueryTerm;
 use crate::index::{ExampleIndex, Index, Vectors};
 use crate::ranking::ToolId;
@@ -31,15 +31,6 @@ const SHARE: f32 = 0.6;
 const SPREAD: f32 = 5.0;
 /// The number of examples from which on the sum becomes rather a mean.
 const CROWD_EXAMPLES: f32 = 8.0;
-
-/// The scores that one retriever gives to the examples of a catalog.
-#[derive(Debug, Clone)]
-pub(crate) struct ExampleScores {
-    /// One score per example, on the scale of tool scores.
-    pub(crate) scores: Vec<f32>,
-    /// The increase of each tool's score.
-    pub(crate) gains: Vec<f32>,
-}
 
 impl ExampleScores {
     /// Returns scores of 0 for the same examples.
@@ -118,13 +109,13 @@ impl Signal {
             examples: cosines,
             centroids,
         } = similarities;
-        let centroids = super::semantic::half_best(centroids);
+        let centroids = signal::half_best(centroids);
         let gains = examples
             .tools()
             .zip(centroids)
             .map(|((tool, _), centroid)| (tool, centroid - self.score(tool)));
         let gains = gains.collect();
-        self.raise(gains, super::semantic::half_best(cosines))
+        self.raise(gains, signal::half_best(cosines))
     }
 
     /// Raises the tools whose examples match the request's words better than their own text.

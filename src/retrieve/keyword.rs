@@ -1,8 +1,9 @@
 //! The keyword retriever.
 
+use super::examples;
 use super::sentences::half_best;
+use super::signal::Signal;
 use super::terms::{FoundTerm, QueryTerm};
-use super::{Signal, examples};
 use crate::index::{ExampleIndex, Index};
 use crate::ranking::ScoredTools;
 

@@ -2,8 +2,8 @@
 
 use ndarray::ArrayView2;
 
-use super::Signal;
 use super::examples::ExampleSimilarities;
+use super::signal::Signal;
 use crate::index::{Cosines, ExampleIndex, Index, Vectors};
 
 /// Scores tools by their cosine similarities to a request's unit vectors: first that of the
@@ -25,26 +25,4 @@ pub(crate) fn semantic(
         Some((examples, similarities)) => signal.with_example_similarities(examples, similarities),
         None => signal,
     }
-}
-
-/// Returns half the similarity to the complete request and half that to the nearest sentence, by
-/// tool. The complete request comes first. Without sentences, its similarities are returned
-/// unchanged.
-pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
-    let mut cosines = cosines.into_iter();
-    let Some(mut scores) = cosines.next() else {
-        return Vec::new();
-    };
-    if let Some(mut best) = cosines.next() {
-        for sentence in cosines {
-            best.iter_mut()
-                .zip(sentence)
-                .for_each(|(best, cosine)| *best = best.max(cosine));
-        }
-        scores
-            .iter_mut()
-            .zip(best)
-            .for_each(|(score, best)| *score = f32::midpoint(*score, best));
-    }
-    scores
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaFault;
+use super::fault::SchemaFault;
 use super::keywords::{applies_in_place, children, within};
 
 /// The deepest nesting of arguments. The JSON parser refuses text that is nested deeper.

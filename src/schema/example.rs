@@ -58,6 +58,13 @@ pub(super) fn example(schema: &Value, check: &ArgumentCheck) -> Option<Value> {
     None
 }
 
+impl ArgumentCheck {
+    /// Returns small valid example arguments, if some are found.
+    pub fn example(&self, schema: &Value) -> Option<Value> {
+        example(schema, self)
+    }
+}
+
 struct ExampleBuilder<'a> {
     root: &'a Value,
     /// The number of values that were built so far.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::shorten;
+use crate::excerpt::cut;
 
 /// A value in a call's arguments that does not match the tool's schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,4 +84,26 @@ pub(super) fn fault(
         received: shorten(&received.to_string()),
         alternatives: Vec::new(),
     }
+}
+
+/// A reason for which a schema is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SchemaFault {
+    /// JSON pointer into the schema.
+    pub(crate) pointer: String,
+    pub(crate) message: String,
+    pub(crate) remedy: &'static str,
+}
+
+/// A place in a schema that is not checked as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SchemaSlip {
+    /// JSON pointer into the schema.
+    pub(crate) pointer: String,
+    pub(crate) message: String,
+}
+
+/// Shortens a message, because it may quote a long input.
+pub(super) fn shorten(message: &str) -> String {
+    cut(message, 300).into_owned()
 }

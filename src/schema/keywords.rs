@@ -59,6 +59,11 @@ pub fn within(value: &Value) -> impl Iterator<Item = &Value> {
     members.chain(value.as_array().into_iter().flatten())
 }
 
+/// Counts the values inside a value, itself included.
+pub fn count_values(value: &Value) -> usize {
+    1 + within(value).map(count_values).sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{SchemaFault, pointer_part};
+use super::fault::SchemaFault;
+use super::pointer::pointer_part;
 
 /// The most levels of JSON nesting in a schema. A property of a property of the arguments is at
 /// level 4.

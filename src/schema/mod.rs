@@ -7,12 +7,16 @@
 //! Keywords that do not compile, such as patterns with look-around, are not checked and are
 //! reported (`relaxed`). The schema itself is never changed.
 
+#[cfg(feature = "json-schema")]
+mod compile;
+mod compiler;
 mod cost;
 mod example;
 mod fault;
 mod keywords;
 mod limits;
 mod plain;
+mod pointer;
 mod reference;
 #[cfg(feature = "json-schema")]
 mod relaxed;
@@ -20,48 +24,22 @@ mod relaxed;
 mod validate;
 mod validators;
 
-#[cfg(feature = "json-schema")]
-use std::borrow::Cow;
-#[cfg(feature = "json-schema")]
-use std::collections::HashSet;
-
-#[cfg(feature = "json-schema")]
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
+#[cfg(feature = "json-schema")]
+pub use compile::is_pattern;
+pub use compiler::{ArgumentValidator, SchemaCompiler};
+#[cfg(not(feature = "json-schema"))]
 use cost::Cost;
-use example::example;
 pub use fault::{ArgumentFault, location};
-pub use keywords::{DEFINITIONS, SubschemaForm, subschema_form, within};
+pub(crate) use fault::{SchemaFault, SchemaSlip};
+pub use keywords::{DEFINITIONS, SubschemaForm, count_values, subschema_form, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub use pointer::{name_from_pointer_part, pointer_part};
 pub use reference::{decode_fragment, resolve};
 #[cfg(feature = "json-schema")]
 pub use validators::JsonSchema;
 pub use validators::{ArgumentCheck, Validators};
-pub use validators::{ArgumentValidator, SchemaCompiler};
-
-use crate::excerpt::cut;
-
-#[cfg(feature = "json-schema")]
-/// The most memory that one compiled regular expression of a schema may take, in bytes.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
-
-/// A reason for which a schema is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SchemaFault {
-    /// JSON pointer into the schema.
-    pub(crate) pointer: String,
-    pub(crate) message: String,
-    pub(crate) remedy: &'static str,
-}
-
-/// A place in a schema that is not checked as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SchemaSlip {
-    /// JSON pointer into the schema.
-    pub(crate) pointer: String,
-    pub(crate) message: String,
-}
 
 /// Checks that `schema` is a bounded JSON Schema object that refers only to itself. Returns the
 /// places that are not checked as they are written.
@@ -100,40 +78,6 @@ fn check_compiles(schema: &Value) -> Result<Vec<SchemaSlip>, SchemaFault> {
     Ok(Vec::new())
 }
 
-#[cfg(feature = "json-schema")]
-/// Compiles a schema with the draft that it names.
-///
-/// A schema without `$schema` that fails with the newest draft is tried with draft 4, in which
-/// `exclusiveMinimum` is a boolean.
-fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
-    let schema = without_repeated_names(schema);
-    let build = |draft: Option<Draft>| {
-        let patterns = PatternOptions::regex()
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES);
-        let mut options = jsonschema::options().with_pattern_options(patterns);
-        if let Some(draft) = draft {
-            options = options.with_draft(draft);
-        }
-        options.build(&schema)
-    };
-    build(None).or_else(|error| match schema.get("$schema") {
-        Some(_) => Err(error),
-        None => build(Some(Draft::Draft4)).map_err(|_| error),
-    })
-}
-
-/// Returns `true` if a regular expression can run in linear time.
-#[cfg(feature = "json-schema")]
-pub fn is_pattern(pattern: &str) -> bool {
-    compile(&serde_json::json!({"pattern": pattern})).is_ok()
-}
-
-/// Counts the values inside a value, itself included.
-pub fn count_values(value: &Value) -> usize {
-    1 + within(value).map(count_values).sum::<usize>()
-}
-
 /// Changes a schema so that it also accepts `null`.
 pub fn allow_null(members: &mut Map<String, Value>) {
     if let Some(kind) = members.get_mut("type")
@@ -152,65 +96,6 @@ pub fn allow_null(members: &mut Map<String, Value>) {
     }
 }
 
-#[cfg(feature = "json-schema")]
-/// Returns a schema in which `required` lists each name once.
-///
-/// The drafts forbid duplicates in `required`, but many generated catalogs have them. They do not
-/// change the meaning.
-fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
-    if !repeats_names(schema) {
-        return Cow::Borrowed(schema);
-    }
-    let mut schema = schema.clone();
-    remove_repeated_names(&mut schema);
-    Cow::Owned(schema)
-}
-
-#[cfg(feature = "json-schema")]
-fn repeats_names(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => members.iter().any(|(key, member)| match member {
-            Value::Array(names) if key == "required" => names
-                .iter()
-                .enumerate()
-                .any(|(index, name)| names[..index].contains(name)),
-            _ => repeats_names(member),
-        }),
-        Value::Array(items) => items.iter().any(repeats_names),
-        _ => false,
-    }
-}
-
-#[cfg(feature = "json-schema")]
-fn remove_repeated_names(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            for (key, member) in members {
-                match member {
-                    Value::Array(names) if key == "required" => {
-                        let mut unique = HashSet::new();
-                        names.retain(|name| unique.insert(name.to_string()));
-                    }
-                    _ => remove_repeated_names(member),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(remove_repeated_names),
-        _ => {}
-    }
-}
-
-/// Escapes a member's name as a part of a JSON pointer (RFC 6901).
-pub fn pointer_part(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-/// Returns the member's name that a part of a JSON pointer stands for: the inverse of
-/// [`pointer_part`].
-pub fn name_from_pointer_part(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
-}
-
 /// Names the kind of a JSON value for a message.
 pub fn kind(value: &Value) -> &'static str {
     match value {
@@ -221,11 +106,6 @@ pub fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
-}
-
-/// Shortens a message, because it may quote a long input.
-fn shorten(message: &str) -> String {
-    cut(message, 300).into_owned()
 }
 
 #[cfg(all(test, feature = "json-schema"))]

@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::compile;
+    use crate::schema::compile::compile;
 
     fn plain(schema: &Value) -> bool {
         schema.as_object().is_some_and(is_plain)

@@ -7,11 +7,12 @@
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
-use super::keywords::{SubschemaForm, subschema_form};
-use super::{
-    Cost, SchemaFault, SchemaSlip, compile, count_values, is_pattern, name_from_pointer_part,
-    pointer_part, resolve, shorten,
-};
+use super::compile::{compile, is_pattern};
+use super::cost::Cost;
+use super::fault::{SchemaFault, SchemaSlip, shorten};
+use super::keywords::{SubschemaForm, count_values, subschema_form};
+use super::pointer::{name_from_pointer_part, pointer_part};
+use super::reference::resolve;
 
 /// The most keywords that are left unchecked because they do not compile. A schema with more is
 /// refused.

@@ -4,10 +4,10 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 
-use super::fault::{ArgumentFault, fault};
+use super::compiler::ArgumentValidator;
+use super::cost::Cost;
+use super::fault::{ArgumentFault, fault, shorten};
 use super::relaxed::compile_relaxed;
-use super::validators::ArgumentValidator;
-use super::{Cost, shorten};
 use crate::json::is_long_number;
 
 /// The most faults that are reported for one call.

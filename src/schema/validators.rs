@@ -7,48 +7,15 @@ use std::sync::{Arc, Mutex};
 use lru::LruCache;
 use serde_json::Value;
 
-use super::fault::fault;
+use super::compiler::{ArgumentValidator, SchemaCompiler};
+use super::fault::{ArgumentFault, fault};
 #[cfg(feature = "json-schema")]
 use super::validate::CompiledSchema;
-use super::{ArgumentFault, example};
 use crate::sync::lock;
 
 /// The most validators in the cache; the least recently used one is evicted first. A validator
 /// takes 0.7 to 3.4 kB (public catalogs).
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(4_096).expect("the constant is not zero");
-
-/// Compiles schemas to validators.
-///
-/// [`JsonSchema`] is the default; a catalog's options can name another compiler. A compiler gets
-/// schemas whose limits were checked when the catalog was read. Its validators get arguments whose
-/// size was checked when the call was read.
-pub trait SchemaCompiler: fmt::Debug + Send + Sync {
-    /// Compiles a schema to a validator.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the schema cannot be used. Calls of its tool are then refused.
-    fn compile(&self, schema: &Value) -> Result<Arc<dyn ArgumentValidator>, String>;
-}
-
-/// Validates arguments, which are an object, against one schema.
-pub trait ArgumentValidator: fmt::Debug + Send + Sync {
-    /// Returns `true` if the arguments match the schema.
-    fn accepts(&self, arguments: &Value) -> bool;
-
-    /// Returns the first few faults of the arguments; at least one if
-    /// [`ArgumentValidator::accepts`] returns `false`.
-    fn faults(&self, arguments: &Value) -> Vec<ArgumentFault>;
-
-    /// Returns JSON pointers to texts in places that need an object or an array.
-    ///
-    /// The caller parses such a text as JSON and tries the result in its place. The default
-    /// implementation returns no pointers.
-    fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
-        let _ = arguments;
-        Vec::new()
-    }
-}
 
 /// Compiler for JSON Schema, drafts 4 to 2020-12, in bounded time (the crate `jsonschema`).
 #[cfg(feature = "json-schema")]
@@ -145,11 +112,6 @@ impl ArgumentCheck {
             Some(validator) => validator.texts_for_structures(arguments),
             None => Vec::new(),
         }
-    }
-
-    /// Returns small valid example arguments, if some are found.
-    pub fn example(&self, schema: &Value) -> Option<Value> {
-        example(schema, self)
     }
 }
 

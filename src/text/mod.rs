@@ -6,13 +6,14 @@
 
 mod analysis;
 mod document;
+mod field;
 pub mod fold;
 pub mod likeness;
 mod values;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
-pub use document::Field;
 pub use document::{EmbeddingText, accepted_values, field_texts, texts};
+pub use field::Field;
 pub use values::ValueKind;
 pub(crate) use values::{AcceptedValue, RequestValue, values};

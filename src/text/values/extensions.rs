@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashMapExt};
 
 use super::super::analysis::words;
-use super::ValueKind::{
+use super::kind::ValueKind::{
     self, Archive, Audio, Code, Document, Image, Presentation, Spreadsheet, Video,
 };
 

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use super::extensions::is_extension;
-use super::{MAX_QUOTED_BYTES, ValueKind};
+use super::kind::ValueKind;
 
+/// The longest quotation that is a value, in bytes.
+const MAX_QUOTED_BYTES: usize = 300;
 /// Top-level domains that are neither common English words nor file extensions.
 const DOMAINS: [&str; 42] = [
     "com", "org", "net", "edu", "gov", "int", "io", "dev", "app", "ai", "co", "uk", "de", "fr",

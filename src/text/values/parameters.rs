@@ -8,9 +8,9 @@
 use serde_json::Value as Json;
 
 use super::super::analysis::words;
-use super::super::document::Field;
-use super::ValueKind;
+use super::super::field::Field;
 use super::extensions::file_kinds_in_text;
+use super::kind::ValueKind;
 
 /// The most words of a description that are read. The first words usually define the parameter.
 const MAX_WORDS: usize = 12;
