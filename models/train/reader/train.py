@@ -26,7 +26,7 @@ from turns import ACTS, TURN_BITS, context_features
 VERSION = 2
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
-SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1}
+SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1, "searches": 0.01}
 #: The number of requests of one or two words that are made of other requests.
 KEYWORDS = 6000
 #: The share of messages that say only that somebody wants something ("can you help me?") among those that no tool serves.
@@ -61,6 +61,7 @@ def served(a):
         "commands": some([q for c in load(f"{a.training}/commands.jsonl") for q in c["requests"]], 4000),
         "parallel": some([r["text"] for r in load(f"{a.training}/parallel.jsonl") if not r.get("description")], 8000),
         "served": [t for *_, t in rows(f"{a.written}/served.tsv", 3)],
+        "searches": [t for _, t in rows(f"{a.written}/searches.tsv", 2)],
     }
     groups["keywords"] = keywords([t for g in ("written", "commands", "voice", "served") for t in groups[g]], small_talk(a))
     return [(g, t) for g, texts in groups.items() for t in texts]
