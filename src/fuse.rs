@@ -151,4 +151,3 @@ impl From<(Retriever, Signal)> for RetrieverScores {
         }
     }
 }
-
