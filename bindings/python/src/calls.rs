@@ -123,7 +123,7 @@ enum CallValidation {
         message: String,
         /// The refusal, with the names of tools that the model knows.
         #[serde(skip)]
-        result: CallResult,
+        result: Box<CallResult>,
     },
 }
 
@@ -252,10 +252,10 @@ impl Call {
             .map(|message| convert::string(message, "message"))
             .transpose()?;
         let result = match (&self.0, message) {
-            (CallValidation::Refused { result, .. }, None) => result.clone(),
+            (CallValidation::Refused { result, .. }, None) => (**result).clone(),
             (CallValidation::Refused { result, .. }, Some(message)) => CallResult {
                 outcome: Err(message),
-                ..result.clone()
+                ..(**result).clone()
             },
             (CallValidation::Valid(call), message) => match (&**call, message) {
                 (HydratedCall::Ready(call), Some(message)) => call.result(Err(message)),
@@ -371,7 +371,7 @@ fn validate_call(hydrator: &Hydrator, call: ToolCall) -> Call {
         Err(error) => {
             let message = error.to_string();
             CallValidation::Refused {
-                result: hydrator.error_result(&call, &error),
+                result: Box::new(hydrator.error_result(&call, &error)),
                 status: "refused",
                 id: call.id,
                 name: call.name,
