@@ -211,7 +211,8 @@ impl<'s> ViewBuilder<'s> {
         names
     }
 
-    /// Returns the values that `enum` or `const` lists and `type` allows; `None` if there are none.
+    /// Returns the values that `enum` or `const` lists and `type` allows; `None` if neither lists
+    /// such a value.
     /// Records that other values are omitted.
     pub(super) fn listed_values<'n>(
         &mut self,
