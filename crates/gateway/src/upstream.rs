@@ -30,8 +30,11 @@ use crate::text_scan::TextScan;
 
 /// The time that a call waits for a free call slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that a server has to answer a ping after an unanswered call.
+/// The longest time that a server has to answer a ping after an unanswered call. The call that waits
+/// for it must still have the time to start the server again.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// The part of the time of a call in which a ping must be answered.
+const PING_SHARE: u32 = 4;
 /// The circuit breaker opens after this many failures within this time, for a first and a longest
 /// pause.
 const MAX_FAILURES: usize = 5;
@@ -472,10 +475,13 @@ impl Upstream {
             // are still running.
             let is_in_doubt =
                 slot.unanswered.swap(false, Ordering::Relaxed) && slot.listener.calls.is_empty();
-            if !is_in_doubt || answers_ping(connection).await {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let ping_time = PING_TIMEOUT.min(remaining / PING_SHARE);
+            if !is_in_doubt || answers_ping(connection, ping_time).await {
                 return Ok(Arc::clone(connection));
             }
             self.record_failure("it answered neither a call nor a ping");
+            connection.kill().await;
         }
         if let Some(old) = slot_connection.take() {
             // The old process ends before a new one starts.
@@ -763,12 +769,12 @@ fn remaining_time(until: Option<Instant>) -> Option<Duration> {
 }
 
 /// Returns `true` if a server answers a ping. An error such as "unknown method" is an answer too.
-async fn answers_ping(connection: &Connection) -> bool {
+async fn answers_ping(connection: &Connection, time: Duration) -> bool {
     let ping = connection
         .peer()
         .send_request(ClientRequest::PingRequest(PingRequest::default()));
     matches!(
-        timeout(PING_TIMEOUT, ping).await,
+        timeout(time, ping).await,
         Ok(Ok(_) | Err(ServiceError::McpError(_)))
     )
 }

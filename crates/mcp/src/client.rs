@@ -98,11 +98,12 @@ impl Connection {
             bytes: limits.bytes,
         };
         let pages = self.fetch_items(ListKind::Tools, &list_limits, &mut listing.tools);
+        let time = deadline.saturating_duration_since(Instant::now());
         let result = match timeout_at(deadline.into(), pages).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ListFailure::Service(error))) => Err(self.describe_error(&error)),
             Ok(Err(ListFailure::Limit(reason))) => Err(reason),
-            Err(_) => Err(timeout_message(limits)),
+            Err(_) => Err(timeout_message(time)),
         };
         match result {
             Ok(()) => Ok(listing),

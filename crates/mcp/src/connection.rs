@@ -257,6 +257,17 @@ impl Connection {
             None => Vec::new(),
         }
     }
+
+    /// Closes the connection to a server that does not answer, and kills its program, without time
+    /// to end by itself.
+    pub async fn kill(&self) {
+        if let Some(mut service) = self.service.lock().await.take() {
+            service.stop();
+        }
+        if let Some(program) = &self.program {
+            program.lock().await.kill().await;
+        }
+    }
 }
 
 impl fmt::Debug for Connection {
@@ -391,7 +402,6 @@ async fn attempt(
                     let output = Lines::new(output, message_bytes, Arc::clone(&too_long));
                     finish_by(
                         deadline,
-                        limits,
                         shake_hands((output, input), handshake, handler, &listeners),
                     )
                     .await
@@ -439,7 +449,6 @@ async fn attempt(
             .map_err(AttemptError::Other)?;
             let service = finish_by(
                 deadline,
-                limits,
                 shake_hands(transport, handshake, handler, &listeners),
             )
             .await
@@ -465,16 +474,21 @@ async fn attempt(
 
 async fn finish_by<T>(
     deadline: Instant,
-    limits: &Limits,
     work: impl Future<Output = Result<T, AttemptError>>,
 ) -> Result<T, AttemptError> {
+    let time = deadline.saturating_duration_since(Instant::now());
     timeout_at(deadline.into(), work)
         .await
-        .unwrap_or_else(|_| Err(AttemptError::Other(timeout_message(limits))))
+        .unwrap_or_else(|_| Err(AttemptError::Other(timeout_message(time))))
 }
 
-pub(super) fn timeout_message(limits: &Limits) -> String {
-    format!("no answer within {:?}", limits.time)
+/// Describes that a server did not answer within a time.
+pub(super) fn timeout_message(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("no answer within {} ms", time.as_millis())
+    } else {
+        format!("no answer within {:.0} s", time.as_secs_f64())
+    }
 }
 
 fn too_long_message(message_bytes: usize) -> String {

@@ -167,15 +167,20 @@ impl Program {
     /// Waits for the program to exit after its input is closed, and kills it otherwise.
     pub(super) async fn stop(&mut self) {
         if timeout(GRACE, self.child.wait()).await.is_err() {
-            self.kill();
-            drop(timeout(GRACE, self.child.wait()).await);
+            self.kill().await;
         }
         if let Some(reader) = self.reader.take() {
             drop(timeout(LAST_WORDS, reader).await);
         }
     }
 
-    fn kill(&mut self) {
+    /// Kills the program, and waits for its end.
+    pub(super) async fn kill(&mut self) {
+        self.start_kill();
+        drop(timeout(GRACE, self.child.wait()).await);
+    }
+
+    fn start_kill(&mut self) {
         // It may have ended already.
         drop(self.child.start_kill());
     }
@@ -230,7 +235,7 @@ fn start_failure(command: &str, error: &io::Error) -> String {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.kill();
+        self.start_kill();
     }
 }
 

@@ -1,6 +1,10 @@
 //! Calls through the gateway, and the isolation of failures.
 
+#[cfg(target_os = "linux")]
+use std::fs;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -325,6 +329,29 @@ fn failing_upstream_fails_only_its_own_call() {
         3,
         "only the server that had ended was restarted"
     );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn stopped_server_is_replaced_within_the_next_call() {
+    let place = Place::faulty();
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"call_s": 4}}}),
+    );
+    let mut client = place.client(&json!({}));
+    let echo = json!({"text": "again"});
+    assert_eq!(said(&client.run("up__echo", echo.clone())), "again");
+    let started = place.happened("started");
+    let stopped = started[started.len() - 1]["pid"].to_string();
+    let stop = Command::new("kill").args(["-STOP", &stopped]).status();
+    assert!(stop.is_ok_and(|status| status.success()), "{stopped}");
+    let unanswered = client.run("up__echo", echo.clone());
+    assert_eq!(code(&unanswered), "timed_out", "{unanswered}");
+    let next = client.run("up__echo", echo);
+    assert_eq!(said(&next), "again", "{next}");
+    let command_line = fs::read(format!("/proc/{stopped}/cmdline"));
+    assert_eq!(command_line.unwrap_or_default(), b"", "it is gone");
 }
 
 #[test]
