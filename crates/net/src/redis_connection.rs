@@ -13,12 +13,16 @@ use redis::{
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
+/// The memory that a line of an answer may take beside its bytes: a value without content.
+const LINE_BYTES: usize = 64;
+
 /// The limits of one use of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RedisLimits {
     /// The time until the last byte of the last answer.
     pub time: Duration,
-    /// The most bytes of all answers.
+    /// The most memory of all answers. Each line counts 64 bytes more than it has, because it may be
+    /// a value of its own.
     pub bytes: usize,
 }
 
@@ -29,7 +33,7 @@ pub struct RedisConnection {
     database: i64,
     /// The time at which the current use ends.
     deadline: Instant,
-    /// The bytes that the current use may still read.
+    /// The memory that the answers of the current use may still take.
     bytes_left: usize,
     is_open: bool,
 }
@@ -227,7 +231,7 @@ impl RedisStream {
     }
 }
 
-/// A reader that stops at a time, and after a number of bytes.
+/// A reader that stops at a time, and when the memory is used up.
 struct LimitedReader<'a> {
     stream: &'a mut RedisStream,
     deadline: Instant,
@@ -248,7 +252,9 @@ impl Read for LimitedReader<'_> {
             RedisStream::Plain(stream) => stream.read(buffer)?,
             RedisStream::Tls(stream) => stream.read(buffer)?,
         };
-        *self.bytes_left -= count;
+        let received = buffer.get(..count).unwrap_or_default();
+        let lines = received.iter().filter(|&&byte| byte == b'\n').count();
+        *self.bytes_left = self.bytes_left.saturating_sub(count + lines * LINE_BYTES);
         Ok(count)
     }
 }
@@ -343,6 +349,22 @@ mod tests {
         let answer = redis::cmd("GET").arg("key").query::<Value>(&mut connection);
         let error = answer.expect_err("it is too long");
         assert!(!error.is_timeout(), "{error}");
+    }
+
+    #[test]
+    fn many_small_values_count_with_their_memory() {
+        let answer = |count: usize| format!("*{count}\r\n{}", "$1\r\nx\r\n".repeat(count));
+        for (count, is_read) in [(1_000, true), (100_000, false)] {
+            let address = server(move |mut stream| {
+                greet(&mut stream);
+                drop(stream.read(&mut [0; 64]));
+                drop(stream.write_all(answer(count).as_bytes()));
+            });
+            let mut connection = open(address);
+            connection.begin(limits(20_000));
+            let answer = redis::cmd("KEYS").arg("*").query::<Value>(&mut connection);
+            assert_eq!(answer.is_ok(), is_read, "{count}: {answer:.200?}");
+        }
     }
 
     #[test]
