@@ -42,7 +42,7 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
         return None;
     }
     let layout = Layout::new(text);
-    if layout.read.len() < 2 {
+    if !layout.may_have_pasted_matter() {
         return None;
     }
     let scores = layout.scores(model);
@@ -130,6 +130,18 @@ impl<'t> Layout<'t> {
             ends,
             read,
         }
+    }
+
+    /// Returns `false` if the lines are too few or too short to be a request beside pasted matter,
+    /// whatever their scores.
+    fn may_have_pasted_matter(&self) -> bool {
+        let lengths = self.read.iter().map(|&number| self.line(number).len());
+        let Some(shortest) = lengths.clone().min() else {
+            return false;
+        };
+        let has_fence = self.read.iter().any(|&number| self.fenced[number]);
+        let longest_paste = lengths.sum::<usize>() - shortest;
+        self.read.len() > 1 && (has_fence || longest_paste >= MIN_PASTED_BYTES)
     }
 
     fn line(&self, number: usize) -> &'t str {
