@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
@@ -15,7 +15,7 @@ use picktools_call::Repairer;
 use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_import::mcp::Configuration;
-use picktools_state::{StateStore, StoreFault};
+use picktools_state::{FileChanges, StateChanges, StateLocation, StateStore, StoreFault};
 use picktools_store::{RedisStore, SharedCatalog, SnapshotStatus, StoreError};
 use tokio::sync::Notify;
 
@@ -27,10 +27,10 @@ use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, memory, output};
 
-/// The interval of checks for a new snapshot in the store.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The number of these checks after which the files, and a store that failed, are checked too.
-const CHECKS_PER_FILE_CHECK: usize = 5;
+/// Changes of files within this time become one reload.
+const BATCH_WINDOW: Duration = Duration::from_millis(200);
+/// The pause before a store that failed is asked for a new snapshot again.
+const STORE_BACKOFF: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -386,23 +386,30 @@ impl GatewayArgs {
         files.extend(self.aliases.as_deref().and_then(aliases_file));
         let read_state = || self.read_state(&files);
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
+        // Changes after this point are reported.
+        let mut file_changes = FileChanges::watch(self.watched_paths(&files));
+        let mut store_changes = StateChanges::watch(self.published_location());
         let (mut last, mut last_published) = (read_state(), follow_store());
-        for check in 1_usize.. {
+        let mut last_store_check = Instant::now();
+        loop {
             let is_requested = tokio::select! {
-                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = file_changes.changed() => {
+                    // A file may be written in several steps.
+                    tokio::time::sleep(BATCH_WINDOW).await;
+                    false
+                }
+                () = store_changes.changed() => false,
                 () = reload_request.notified() => true,
             };
-            let is_file_check = is_requested || check.is_multiple_of(CHECKS_PER_FILE_CHECK);
-            let published = if is_file_check || self.store_answers() {
+            let is_backing_off =
+                !self.store_answers() && last_store_check.elapsed() < STORE_BACKOFF;
+            let published = if is_requested || !is_backing_off {
+                last_store_check = Instant::now();
                 follow_store()
             } else {
                 last_published.clone()
             };
-            let current = if is_file_check {
-                read_state()
-            } else {
-                last.clone()
-            };
+            let current = read_state();
             if !is_requested && current == last && published == last_published {
                 continue;
             }
@@ -414,6 +421,27 @@ impl GatewayArgs {
             }
             (last, last_published) = (current, published);
         }
+    }
+
+    /// Returns the files and folders whose changes are reported: these files, and those of the
+    /// catalog.
+    fn watched_paths(&self, files: &[&Path]) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = files.iter().map(|path| path.to_path_buf()).collect();
+        paths.extend(
+            self.catalog
+                .iter()
+                .flat_map(|catalog| catalog.paths.clone()),
+        );
+        paths
+    }
+
+    /// Returns the store whose catalog is served, if one is.
+    fn published_location(&self) -> Option<StateLocation> {
+        if self.catalog.is_some() {
+            return None;
+        }
+        let store = self.published.borrow().gateways.clone();
+        store.map(StateLocation::Store)
     }
 
     /// Returns the contents of these files, and the states of the catalog's files.

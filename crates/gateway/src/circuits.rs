@@ -2,21 +2,19 @@
 //! server fails.
 //!
 //! While the circuit of a server is open, the store has a key for it. The key expires when the
-//! circuit may close again. Requests of clients never wait for this exchange with the store.
+//! circuit may close again. The exchange takes place when a circuit of this gateway changes, or
+//! another gateway reports a change. Requests of clients never wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use picktools_state::keys::{digest, hex};
-use picktools_state::{Purpose, StateStore, StoreFailure, StoreReply};
-use tokio::time::sleep;
+use picktools_state::{Purpose, StateChanges, StateStore, StoreFailure, StoreReply};
+use tokio::sync::Notify;
 
 use crate::hub::Hub;
 use crate::pins::endpoint_digest;
 use crate::upstream::{CircuitChange, Upstream};
-
-/// The interval between checks.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A script that returns the remaining lifetime of each key in milliseconds.
 const READ_REMAINING: &str = "\
@@ -25,9 +23,16 @@ for place, key in ipairs(KEYS) do left[place] = redis.call('PTTL', key) end
 return left";
 
 /// Publishes the open circuits of this gateway, and applies those of other gateways.
-pub(crate) async fn follow(hub: Arc<Hub>, store: StateStore) {
+///
+/// `own_changes` is notified when a circuit of this gateway changes, and `changes` reports changes in
+/// the store.
+pub(crate) async fn follow(
+    hub: Arc<Hub>,
+    store: StateStore,
+    own_changes: Arc<Notify>,
+    mut changes: StateChanges,
+) {
     loop {
-        sleep(POLL_INTERVAL).await;
         let upstreams = hub.upstreams();
         let synced = upstreams.clone();
         let result = store
@@ -39,6 +44,10 @@ pub(crate) async fn follow(hub: Arc<Hub>, store: StateStore) {
         let remaining = result.unwrap_or_else(|_| vec![None; upstreams.len()]);
         for (upstream, remaining) in upstreams.iter().zip(remaining) {
             upstream.open_remote_circuit(remaining);
+        }
+        tokio::select! {
+            () = own_changes.notified() => {}
+            () = changes.changed() => {}
         }
     }
 }
@@ -89,5 +98,7 @@ fn publish_change(store: &StateStore, upstream: &Upstream, key: &str) -> Result<
         upstream.restore_circuit_change();
         return Err(failure);
     }
+    // If the report fails, other gateways find the change at their next check.
+    drop(store.report_change(Purpose::Circuits));
     Ok(())
 }

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use picktools_state::StateStamp;
-use tokio::time::sleep;
+use picktools_state::{StateChanges, StateStamp};
 
 use crate::hub::Hub;
 use crate::journal::{Approval, ApprovalSubject};
 use crate::pins::{PinDecisions, Pins};
 use crate::queue::{CallQueue, QueuedCall, RememberedApproval};
-
-/// The interval between checks.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The decisions that were known at the last check.
 pub(crate) struct DecisionWatcher {
@@ -40,10 +35,10 @@ impl DecisionWatcher {
         decisions
     }
 
-    /// Checks repeatedly, and records new decisions.
-    pub(crate) async fn follow(mut self, hub: Arc<Hub>) {
+    /// Records new decisions, whenever the state changes.
+    pub(crate) async fn follow(mut self, hub: Arc<Hub>, mut changes: StateChanges) {
         loop {
-            sleep(POLL_INTERVAL).await;
+            changes.changed().await;
             let task = tokio::task::spawn_blocking(move || {
                 let approvals = self.poll();
                 (self, approvals)

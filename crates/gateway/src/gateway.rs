@@ -17,7 +17,7 @@ use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_call::Repairer;
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
-use picktools_state::{StateStore, StoreFault, keys, lock};
+use picktools_state::{StateChanges, StateLocation, StateStore, StoreFault, keys, lock};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use tokio::sync::{Notify, mpsc, watch};
@@ -135,6 +135,8 @@ pub struct Gateway {
     decision_task: JoinHandle<()>,
     /// Shares circuit breakers with other gateways.
     circuits: Option<JoinHandle<()>>,
+    /// Notified when the circuit breaker of an upstream changes, and when there are other upstreams.
+    own_circuit_changes: Arc<Notify>,
     /// Sends the audit log to the store.
     audit_uploader: Mutex<Option<AuditUploader>>,
     /// The tasks that follow the upstreams, by name.
@@ -318,17 +320,35 @@ impl Gateway {
         hub.journal.record_policy(&hub.snapshot());
         let mut notice_log = NoticeLog::default();
         notice_log.log(&hub.snapshot(), hub.is_complete());
+        let own_circuit_changes = Arc::new(Notify::new());
+        let locations = [
+            pins.as_ref().map(Pins::location),
+            hub.queue.as_ref().map(CallQueue::location),
+            store.clone().map(StateLocation::Store),
+        ];
+        // Changes after this point are reported.
+        let state_changes = StateChanges::watch(locations.into_iter().flatten());
+        let circuits = store.map(|store| {
+            tokio::spawn(circuits::follow(
+                Arc::clone(&hub),
+                store,
+                Arc::clone(&own_circuit_changes),
+                state_changes.clone(),
+            ))
+        });
         let decisions = DecisionWatcher::new(pins.clone(), hub.queue.clone());
         let (listings_sender, listings) = mpsc::channel(64);
         let gateway = Self {
             rebuild_task: tokio::spawn(rebuild_snapshots(
                 Arc::clone(&hub),
                 pins,
+                state_changes.clone(),
                 listings,
                 notice_log,
             )),
-            decision_task: tokio::spawn(decisions.follow(Arc::clone(&hub))),
-            circuits: store.map(|store| tokio::spawn(circuits::follow(Arc::clone(&hub), store))),
+            decision_task: tokio::spawn(decisions.follow(Arc::clone(&hub), state_changes)),
+            circuits,
+            own_circuit_changes,
             tool_cache: tool_cache.map(ToolListCache::new),
             audit_uploader: Mutex::new(audit_uploader),
             listings_sender,
@@ -417,6 +437,7 @@ impl Gateway {
                     tool_cache: self.tool_cache.clone(),
                     abilities,
                     meter: Arc::clone(&self.hub.meter),
+                    circuit_changed: Arc::clone(&self.own_circuit_changes),
                 },
             );
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
@@ -441,6 +462,7 @@ impl Gateway {
             }
             drop(tokio::spawn(async move { upstream.retire().await }));
         }
+        self.own_circuit_changes.notify_one();
     }
 
     /// Serves the client at standard input and output until it disconnects.

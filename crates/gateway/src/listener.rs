@@ -37,27 +37,42 @@ pub(crate) struct ClientAbilities {
 
 /// The running calls of one connection.
 #[derive(Clone, Default)]
-pub(crate) struct ActiveCalls(Arc<Mutex<Vec<ActiveCall>>>);
+pub(crate) struct ActiveCalls {
+    calls: Arc<Mutex<Vec<ActiveCall>>>,
+    /// Notified when the last call ends.
+    finished: Arc<Notify>,
+}
 
 /// The number of a call, and the channel for its messages.
 type ActiveCall = (u64, mpsc::Sender<UpstreamEvent>);
 
 impl ActiveCalls {
     pub(crate) fn add(&self, number: u64, sender: mpsc::Sender<UpstreamEvent>) {
-        lock(&self.0).push((number, sender));
+        lock(&self.calls).push((number, sender));
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        lock(&self.0).retain(|(other, _)| *other != number);
+        let mut calls = lock(&self.calls);
+        calls.retain(|(other, _)| *other != number);
+        if calls.is_empty() {
+            self.finished.notify_one();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.calls).is_empty()
+    }
+
+    /// Waits until no call runs. Only one task may wait.
+    pub(crate) async fn finished(&self) {
+        while !self.is_empty() {
+            self.finished.notified().await;
+        }
     }
 
     /// Returns the only running call. With several calls, the right one is unknown.
     fn only_call(&self) -> Option<mpsc::Sender<UpstreamEvent>> {
-        match lock(&self.0).as_slice() {
+        match lock(&self.calls).as_slice() {
             [(_, sender)] => Some(sender.clone()),
             _ => None,
         }

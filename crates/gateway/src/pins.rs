@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use picktools_import::mcp::{Server, ServerTransport};
 use picktools_state::keys::now;
 use picktools_state::{
-    Purpose, SharedFile, SharedState, StateError, StateHandle, StateStamp, StateStore, StoreHash,
-    StoreRollback, lock,
+    Purpose, SharedFile, SharedState, StateError, StateHandle, StateLocation, StateStamp,
+    StateStore, StoreHash, StoreRollback, lock,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -319,6 +319,11 @@ impl Pins {
     pub fn from_store(store: &StateStore) -> Result<Self, StateError> {
         StoreHash::open(store, Purpose::Pins, "pins", VERSION)
             .map(|stored| Self::new(StateHandle::Store(stored)))
+    }
+
+    /// Returns the location, for reports of changes.
+    pub(crate) fn location(&self) -> StateLocation {
+        self.shared.location()
     }
 
     /// Returns the rollback of the store that no operator has resolved yet. Until then, definitions

@@ -8,8 +8,8 @@ use picktools_call::PendingCall;
 use picktools_runtime::describe_call;
 use picktools_state::keys::{digest, hex, now, random};
 use picktools_state::{
-    Purpose, SharedFile, SharedState, StateError, StateHandle, StateStamp, StateStore, StoreHash,
-    StoreRollback,
+    Purpose, SharedFile, SharedState, StateError, StateHandle, StateLocation, StateStamp,
+    StateStore, StoreHash, StoreRollback,
 };
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +218,11 @@ impl CallQueue {
     /// Returns all calls, decided or not, by id.
     pub(crate) fn all(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
         Ok(self.calls.read()?.calls)
+    }
+
+    /// Returns the location, for reports of changes.
+    pub(crate) fn location(&self) -> StateLocation {
+        self.calls.location()
     }
 
     /// Returns a stamp that changes with every decision.

@@ -46,8 +46,6 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The interval between listings of an upstream that does not report changes.
 const LISTING_INTERVAL: Duration = Duration::from_secs(300);
-/// The interval between checks of a connection.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The most connections of owners, and the number of them that each key may have in any case.
 const MAX_OWNED: usize = 32;
 const GUARANTEED: usize = 4;
@@ -158,6 +156,8 @@ pub(crate) struct UpstreamContext {
     /// The kinds of questions of the upstream that the only client can answer.
     pub(crate) abilities: ClientAbilities,
     pub(crate) meter: Arc<dyn Meter>,
+    /// Notified when a circuit breaker changes that other gateways must learn of.
+    pub(crate) circuit_changed: Arc<Notify>,
 }
 
 /// A server behind the gateway.
@@ -169,6 +169,7 @@ pub struct Upstream {
     environment: Arc<Environment>,
     tool_cache: Option<ToolListCache>,
     meter: Arc<dyn Meter>,
+    circuit_changed: Arc<Notify>,
     permits: Arc<Semaphore>,
     health: Mutex<UpstreamHealth>,
     shared: Arc<Slot>,
@@ -252,11 +253,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.slot.listener.calls.remove(self.number);
         if !self.answered {
             self.slot.unanswered.store(true, Ordering::Relaxed);
         }
         *lock(&self.slot.used) = Instant::now();
+        self.slot.listener.calls.remove(self.number);
     }
 }
 
@@ -267,12 +268,14 @@ impl Upstream {
             tool_cache,
             abilities,
             meter,
+            circuit_changed,
         } = context;
         Arc::new(Self {
             server,
             environment,
             tool_cache,
             meter,
+            circuit_changed,
             permits: Arc::new(Semaphore::new(rules.parallel)),
             health: Mutex::default(),
             // Before 2026-07-28 servers report changes without a subscription; later revisions need
@@ -602,6 +605,7 @@ impl Upstream {
                 .min(MAX_PAUSE);
             health.open_until = Some(now + time);
             health.has_circuit_change = true;
+            self.circuit_changed.notify_one();
             health.times_opened += 1;
             health.failures.clear();
         }
@@ -611,7 +615,10 @@ impl Upstream {
     pub(crate) fn record_answer(&self) {
         let mut health = lock(&self.health);
         if health.times_opened > 0 || !health.failures.is_empty() {
-            health.has_circuit_change |= health.times_opened > 0;
+            if health.times_opened > 0 {
+                health.has_circuit_change = true;
+                self.circuit_changed.notify_one();
+            }
             (health.failures, health.open_until, health.times_opened) = (VecDeque::new(), None, 0);
         }
     }
@@ -697,10 +704,10 @@ impl Upstream {
                         tokio::select! {
                             () = self.shared.listener.changed() => {
                                 let pause = change_pauses.next(Instant::now());
-                                drop(timeout(pause, closed(&connection)).await);
+                                drop(timeout(pause, connection.closed()).await);
                             }
                             () = sleep(LISTING_INTERVAL) => {}
-                            () = closed(&connection) => {}
+                            () = connection.closed() => {}
                             () = self.idle(), if self.rules.start == Start::Lazy => end(&self.shared).await,
                         }
                     }
@@ -724,11 +731,12 @@ impl Upstream {
     async fn idle(&self) {
         let time = Duration::from_secs(self.rules.idle_s);
         loop {
+            self.shared.listener.calls.finished().await;
             let until = *lock(&self.shared.used) + time;
-            if until <= Instant::now() && self.shared.listener.calls.is_empty() {
+            if until <= Instant::now() {
                 return;
             }
-            sleep_until(until.max(Instant::now() + POLL_INTERVAL).into()).await;
+            sleep_until(until.into()).await;
         }
     }
 }
@@ -777,12 +785,6 @@ async fn answers_ping(connection: &Connection, time: Duration) -> bool {
         timeout(time, ping).await,
         Ok(Ok(_) | Err(ServiceError::McpError(_)))
     )
-}
-
-async fn closed(connection: &Connection) {
-    while !connection.is_closed() {
-        sleep(POLL_INTERVAL).await;
-    }
 }
 
 async fn end(slot: &Slot) {

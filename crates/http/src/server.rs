@@ -35,6 +35,7 @@ use picktools_proxy::Proxy;
 use rmcp::transport::streamable_http_server::session::SessionStore;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tracing::Instrument;
@@ -56,7 +57,7 @@ const PATH: &str = "/mcp";
 const PATH_WITH_SLASH: &str = "/mcp/";
 /// The time for which a browser may keep the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(3600);
-/// The interval at which ended sessions are removed.
+/// The interval at which ended sessions are removed while there are sessions.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest number of headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -472,6 +473,7 @@ async fn start_server(
         api_keys: RwLock::new(api_keys),
         manager,
         sessions: Mutex::default(),
+        session_begun: Notify::new(),
         max_sessions: settings.http.max_sessions.max(1),
         session_time,
         limiter: RequestLimiter::default(),
@@ -494,6 +496,7 @@ async fn start_server(
     let cleaned = Arc::clone(&frontend);
     let cleanup_task = tokio::spawn(async move {
         loop {
+            cleaned.wait_for_sessions().await;
             sleep(CLEANUP_INTERVAL).await;
             cleaned.remove_ended_sessions().await;
         }

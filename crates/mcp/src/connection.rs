@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::failure::{CLOSED, MAX_MESSAGE_CHARS, error_chain_text, is_closed, transport_text};
 use super::handshake::Handshake;
@@ -109,6 +110,8 @@ pub struct ConnectOptions<'a> {
 pub struct Connection {
     peer: Peer<RoleClient>,
     service: tokio::sync::Mutex<Option<Service>>,
+    /// Cancelled when the service ends.
+    closed: CancellationToken,
     listeners: UpdateListeners,
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
@@ -198,6 +201,11 @@ impl Connection {
         self.peer.is_transport_closed()
     }
 
+    /// Waits until the connection is closed.
+    pub async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
     /// Sends a request. `on_update` receives the server's updates in their order, and none after
     /// the answer.
     ///
@@ -285,9 +293,14 @@ struct Service {
 }
 
 impl Service {
-    fn new<H: ClientHandler>(service: RunningService<RoleClient, H>) -> Self {
+    /// Serves a connection in the background. `closed` is cancelled when it ends.
+    fn new<H: ClientHandler>(
+        service: RunningService<RoleClient, H>,
+        closed: CancellationToken,
+    ) -> Self {
         let stop = Some(service.cancellation_token());
         let ended = tokio::spawn(async move {
+            let _closes = closed.drop_guard();
             // Callers that wait for an answer get the cause.
             drop(service.waiting().await);
         });
@@ -461,9 +474,11 @@ async fn attempt(
         }
     };
     let peer = service.peer().clone();
+    let closed = CancellationToken::new();
     Ok(Connection {
         peer,
-        service: Some(Service::new(service)).into(),
+        service: Some(Service::new(service, closed.clone())).into(),
+        closed,
         listeners,
         program,
         message_bytes,

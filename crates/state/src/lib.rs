@@ -8,15 +8,20 @@
 // `tests/main/architecture.rs` checks this.
 mod lock;
 pub mod keys;
+mod file_changes;
 mod shared_file;
 mod shared_store;
+mod changes;
 mod shared;
 
+pub use changes::{StateChanges, StateLocation};
+pub use file_changes::FileChanges;
 pub use lock::lock;
 pub use shared::{SharedState, StateHandle, StateStamp, StoreHash, StoreRollback};
 pub use shared_file::{
     FileStamp, SharedFile, StateError, create_private_folder, remove_leftovers, write_private_file,
 };
 pub use shared_store::{
-    FaultListener, Purpose, StateStore, StoreFailure, StoreFault, StoreReply, describe_faults,
+    FaultListener, Purpose, StateStore, StoreChanges, StoreFailure, StoreFault, StoreReply,
+    describe_faults,
 };

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::StateLocation;
 use crate::keys::{now, random};
 use crate::lock::lock;
 use crate::shared_file::{FileStamp, SharedFile, StateError, write_private_file};
@@ -36,7 +37,8 @@ const WORD_DIGITS: usize = 8;
 const NO_REVISION: &str = "0";
 
 /// Writes the state if the revision is still the expected one, and returns the current revision.
-/// After a rollback it also saves the newest lost version.
+/// After a rollback it also saves the newest lost version. A user without the permission to report
+/// the change may still make it.
 const WRITE: &str = "\
 local now = redis.call('HGET', KEYS[1], 'revision') or '0'
 if now ~= ARGV[1] then return now end
@@ -47,6 +49,7 @@ if ARGV[4] ~= '' then
     redis.call('HSET', KEYS[1], 'aside_number', ARGV[4], 'aside', ARGV[5])
   end
 end
+redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', 100, '*', 'changed', ARGV[6])
 return ARGV[2]";
 
 /// State that can be shared between gateways.
@@ -118,6 +121,14 @@ impl<T: SharedState> StateHandle<T> {
         match self {
             Self::File(file) => StateStamp::File(file.stamp()),
             Self::Store(stored) => StateStamp::Store(stored.revision()),
+        }
+    }
+
+    /// Returns the location, for reports of changes.
+    pub fn location(&self) -> StateLocation {
+        match self {
+            Self::File(file) => StateLocation::File(file.path()),
+            Self::Store(stored) => StateLocation::Store(stored.store.clone()),
         }
     }
 
@@ -502,16 +513,17 @@ impl<T: SharedState> StoreHash<T> {
                 .as_ref()
                 .map(|rollback| rollback.known_change.to_string())
                 .unwrap_or_default();
-            let values: [&[u8]; 5] = [
+            let changes_key = self.store.changes_key();
+            let values: [&[u8]; 6] = [
                 revision.as_bytes(),
                 next.as_bytes(),
                 data.as_bytes(),
                 lost_change.as_bytes(),
                 last_seen.data.as_bytes(),
+                self.purpose.name().as_bytes(),
             ];
-            let answer = self
-                .store
-                .run_script(self.purpose, WRITE, &[&self.key], &values);
+            let keys = [self.key.as_str(), changes_key.as_str()];
+            let answer = self.store.run_script(self.purpose, WRITE, &keys, &values);
             let answer = answer.map_err(|failure| self.store_error(&failure))?;
             if answer.text() == Some(&next) {
                 last_seen.update(&next, data);

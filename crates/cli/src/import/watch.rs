@@ -18,8 +18,6 @@ use crate::{live, output};
 const DEBOUNCE: Duration = Duration::from_millis(300);
 /// The interval after which a server without notifications is asked again.
 const POLL_INTERVAL: Duration = Duration::from_secs(300);
-/// The interval of checks if a connection is still open.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The first and the longest pause before a failed server is started pause.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -157,7 +155,7 @@ async fn follow(number: usize, server: Server, limits: Limits, sender: Sender<Se
                     tokio::select! {
                         () = changes.changed() => sleep(DEBOUNCE).await,
                         () = sleep(POLL_INTERVAL) => {}
-                        () = closed(&connection) => {}
+                        () = connection.closed() => {}
                     }
                 }
                 drop(connection.end().await);
@@ -170,11 +168,5 @@ async fn follow(number: usize, server: Server, limits: Limits, sender: Sender<Se
         }
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
-    }
-}
-
-async fn closed(connection: &Connection) {
-    while !connection.is_closed() {
-        sleep(CHECK_INTERVAL).await;
     }
 }

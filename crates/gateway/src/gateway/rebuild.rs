@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use picktools_state::StateStamp;
+use picktools_state::{StateChanges, StateStamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::hub::Hub;
 use crate::metrics::GatewayEvent;
@@ -19,8 +19,6 @@ use crate::upstream::{Upstream, UpstreamListing};
 
 /// Changes within this time become one snapshot.
 const BATCH_WINDOW: Duration = Duration::from_millis(100);
-/// The interval between checks for new approvals.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause before a failed snapshot is built again.
 const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
 
@@ -212,6 +210,7 @@ impl NoticeLog {
 pub(super) async fn rebuild_snapshots(
     hub: Arc<Hub>,
     pins: Option<Pins>,
+    mut state_changes: StateChanges,
     mut listings: mpsc::Receiver<UpstreamListing>,
     mut notice_log: NoticeLog,
 ) {
@@ -227,14 +226,18 @@ pub(super) async fn rebuild_snapshots(
                 None => return,
             },
             () = hub.replaced.notified() => {}
-            () = sleep(POLL_INTERVAL), if pins.is_some() => {
+            () = state_changes.changed(), if pins.is_some() => {
                 let current_stamp = approvals_stamp(&pins).await;
-                // A failed build is repeated, because an unreachable store may be back.
-                let must_wait = last_error.is_none() || last_attempt.elapsed() < REBUILD_BACKOFF;
-                if current_stamp == stamp && must_wait {
+                if current_stamp == stamp {
                     continue;
                 }
                 stamp = current_stamp;
+            }
+            // A failed build is repeated, because an unreachable store may be back.
+            () = sleep_until(last_attempt + REBUILD_BACKOFF),
+                if pins.is_some() && last_error.is_some() =>
+            {
+                stamp = approvals_stamp(&pins).await;
             }
         }
         while let Ok(Some(listing)) = timeout(BATCH_WINDOW, listings.recv()).await {

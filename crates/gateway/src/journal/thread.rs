@@ -77,7 +77,7 @@ impl JournalWriter {
         loop {
             let mut has_ended = false;
             if pending.len() < MAX_PENDING {
-                match messages.recv_timeout(RETRY_INTERVAL) {
+                match self.receive(messages) {
                     Ok(JournalMessage::Note(at_ms, event)) => pending.push_back((at_ms, event)),
                     Ok(JournalMessage::Flush(done)) => flush_requests.push(done),
                     Err(RecvTimeoutError::Timeout) => {}
@@ -116,6 +116,20 @@ impl JournalWriter {
             if has_ended {
                 return;
             }
+        }
+    }
+
+    /// Waits for a message. An audit log is checked in between, so that its removal is noticed before
+    /// the next call.
+    fn receive(
+        &self,
+        messages: &Receiver<JournalMessage>,
+    ) -> Result<JournalMessage, RecvTimeoutError> {
+        match self.audit {
+            Some(_) => messages.recv_timeout(RETRY_INTERVAL),
+            None => messages
+                .recv()
+                .map_err(|_closed| RecvTimeoutError::Disconnected),
         }
     }
 

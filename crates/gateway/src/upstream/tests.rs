@@ -24,6 +24,7 @@ fn upstream() -> Arc<Upstream> {
         scope: None,
     };
     let context = UpstreamContext {
+        circuit_changed: std::sync::Arc::default(),
         environment: Arc::new(|_: &str| None),
         tool_cache: None,
         abilities: ClientAbilities::default(),

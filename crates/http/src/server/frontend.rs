@@ -18,6 +18,7 @@ use picktools_gateway::{ClientFrontend, GatewayError};
 use picktools_state::{StateStore, lock};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::sync::Notify;
 
 /// The idle time after which a session ends that had no request after its handshake.
 pub(super) const UNUSED_SESSION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -31,6 +32,8 @@ pub(super) struct HttpFrontend {
     pub(super) api_keys: RwLock<ApiKeys>,
     pub(super) manager: Arc<LocalSessionManager>,
     pub(super) sessions: Mutex<HashMap<String, SessionUse>>,
+    /// Notified when a session begins.
+    pub(super) session_begun: Notify,
     pub(super) max_sessions: usize,
     /// The idle time after which a session ends.
     pub(super) session_time: Duration,
@@ -195,6 +198,7 @@ impl HttpFrontend {
                     requests: 0,
                 },
             );
+            self.session_begun.notify_one();
             if sessions.len() <= self.max_sessions {
                 return;
             }
@@ -220,6 +224,13 @@ impl HttpFrontend {
         let sessions: Vec<_> = self.manager.sessions.read().await.keys().cloned().collect();
         for session in sessions {
             drop(self.manager.close_session(&session).await);
+        }
+    }
+
+    /// Waits until there is a session.
+    pub(super) async fn wait_for_sessions(&self) {
+        while lock(&self.sessions).is_empty() {
+            self.session_begun.notified().await;
         }
     }
 

@@ -4,6 +4,8 @@
 
 // Gateways with a shared store, and their clients.
 mod gateways;
+// Reports of changes in a store.
+mod changes;
 // Approvals, and calls that wait for the operator.
 mod approvals;
 // The audit records of all gateways.

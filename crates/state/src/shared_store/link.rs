@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-pub(super) use client_impl::ConnectionPool;
+pub(super) use client_impl::{ChangeConnection, ConnectionPool};
 
 /// The longest duration of a command.
 pub(super) const DEADLINE: Duration = Duration::from_millis(500);
 
 mod client_impl {
     use std::sync::Mutex;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use picktools_net::{RedisConnection, RedisLimits};
     use redis::{ConnectionInfo, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value, cmd};
@@ -87,6 +87,95 @@ mod client_impl {
         fn connect(&self, deadline: Instant) -> Result<RedisConnection, StoreFailure> {
             RedisConnection::open(&self.info, limits_until(deadline))
                 .map_err(|error| failure(&error))
+        }
+    }
+
+    /// A connection that waits for entries of a stream.
+    pub(in super::super) struct ChangeConnection {
+        /// `None` after a failure.
+        connection: Option<RedisConnection>,
+        key: String,
+        /// The id of the last entry that was seen.
+        last: Vec<u8>,
+    }
+
+    impl ConnectionPool {
+        /// Opens a connection that waits for later entries of a stream.
+        pub(in super::super) fn connect_for_changes(
+            &self,
+            key: &str,
+        ) -> Result<ChangeConnection, StoreFailure> {
+            let connection = self.connect(Instant::now() + DEADLINE)?;
+            let mut changes = ChangeConnection {
+                connection: Some(connection),
+                key: key.to_owned(),
+                last: b"0-0".to_vec(),
+            };
+            let command: [&[u8]; 6] = [b"XREVRANGE", key.as_bytes(), b"+", b"-", b"COUNT", b"1"];
+            let entries = changes.send(&command, DEADLINE)?;
+            changes.remember_last(&entries);
+            if entries.parts().is_empty() {
+                changes.create_stream()?;
+            }
+            Ok(changes)
+        }
+    }
+
+    impl ChangeConnection {
+        /// Waits for an entry. Returns `false` if there was none in this time.
+        pub(in super::super) fn wait(&mut self, time: Duration) -> Result<bool, StoreFailure> {
+            let (key, last) = (self.key.clone(), self.last.clone());
+            let block = time.as_millis().to_string();
+            let command: [&[u8]; 6] = [
+                b"XREAD",
+                b"BLOCK",
+                block.as_bytes(),
+                b"STREAMS",
+                key.as_bytes(),
+                &last,
+            ];
+            let answer = self.send(&command, time + DEADLINE)?;
+            // The answer names the stream and its entries.
+            let [stream] = answer.parts() else {
+                return Ok(false);
+            };
+            if let [_, entries] = stream.parts() {
+                self.remember_last(entries);
+            }
+            Ok(true)
+        }
+
+        /// Creates the stream. A user without the permission waits for one that others create.
+        fn create_stream(&mut self) -> Result<(), StoreFailure> {
+            let key = self.key.clone();
+            let command: [&[u8]; 5] = [b"XADD", key.as_bytes(), b"*", b"changed", b"begin"];
+            match self.send(&command, DEADLINE) {
+                Ok(StoreReply::Text(id)) => self.last = id,
+                Err(failure) if failure.fault == StoreFault::Unreachable => return Err(failure),
+                _ => {}
+            }
+            Ok(())
+        }
+
+        fn send(&mut self, command: &[&[u8]], time: Duration) -> Result<StoreReply, StoreFailure> {
+            let connection = self.connection.take();
+            let connection = connection.ok_or_else(StoreFailure::timed_out)?;
+            match send(connection, command, Instant::now() + time) {
+                Ok((connection, answer)) => {
+                    self.connection = Some(connection);
+                    answer
+                }
+                Err((failure, _)) => Err(failure),
+            }
+        }
+
+        /// Remembers the id of the newest of these entries.
+        fn remember_last(&mut self, entries: &StoreReply) {
+            let newest = entries.parts().last();
+            let id = newest.and_then(|entry| entry.parts().first());
+            if let Some(StoreReply::Text(id)) = id {
+                self.last.clone_from(id);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! ends, not for each request. The caller decides what to do without a reply, and must never treat
 //! it as a permission.
 
+mod changes;
 mod fault;
 mod link;
 mod reply;
@@ -19,6 +20,7 @@ use picktools::selection::{Degraded, Stage};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+pub use self::changes::StoreChanges;
 use self::fault::Faults;
 pub use self::fault::{FaultListener, Purpose, StoreFailure, StoreFault, describe_faults};
 use self::link::{ConnectionPool, DEADLINE};
@@ -38,7 +40,7 @@ const MAX_TENANT: usize = 64;
 pub struct StateStore(Arc<StoreInner>);
 
 struct StoreInner {
-    link: ConnectionPool,
+    link: Arc<ConnectionPool>,
     /// The address without the password.
     address: String,
     /// The prefix of all keys of the tenant's gateways.
@@ -46,8 +48,10 @@ struct StoreInner {
     tenant: String,
     /// The folder in which the last seen revisions are saved.
     memory: OnceLock<PathBuf>,
-    faults: Faults,
+    faults: Arc<Faults>,
     permits: Arc<Semaphore>,
+    /// The reports of changes, once a reader waits for them.
+    changes: OnceLock<StoreChanges>,
 }
 
 impl StateStore {
@@ -72,13 +76,14 @@ impl StateStore {
         }
         let (link, address) = ConnectionPool::open(url).map_err(invalid)?;
         Ok(Self(Arc::new(StoreInner {
-            link,
+            link: Arc::new(link),
             address,
             prefix: format!("picktools:{{{tenant}}}:gateway:"),
             tenant: tenant.to_owned(),
             memory: OnceLock::new(),
-            faults: Faults::default(),
+            faults: Arc::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            changes: OnceLock::new(),
         })))
     }
 
@@ -112,6 +117,38 @@ impl StateStore {
     /// Returns the full name of a key.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.0.prefix)
+    }
+
+    /// Returns the full name of the stream of changes, to which scripts add an entry.
+    pub(crate) fn changes_key(&self) -> String {
+        self.key("changes")
+    }
+
+    /// Returns the reports of changes. The first call starts to wait for them.
+    pub fn changes(&self) -> StoreChanges {
+        let StoreInner { link, faults, .. } = &*self.0;
+        let begin = || StoreChanges::begin(link, faults, self.changes_key());
+        self.0.changes.get_or_init(begin).clone()
+    }
+
+    /// Reports a change of state to all readers. It blocks like [`Self::execute`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreFailure`] if there is no reply; then readers see the change a few seconds later.
+    pub fn report_change(&self, purpose: Purpose) -> Result<(), StoreFailure> {
+        let key = self.changes_key();
+        let command: [&[u8]; 8] = [
+            b"XADD",
+            key.as_bytes(),
+            b"MAXLEN",
+            b"~",
+            b"100",
+            b"*",
+            b"changed",
+            purpose.name().as_bytes(),
+        ];
+        self.execute(purpose, &command).map(drop)
     }
 
     /// Describes a key for messages.

@@ -52,6 +52,11 @@ impl TenantKeys {
         format!("{}current", self.prefix)
     }
 
+    /// Returns the key of the stream on which gateways wait for changes.
+    pub(super) fn changes(&self) -> String {
+        format!("{}gateway:changes", self.prefix)
+    }
+
     /// Returns the key of the publishers' lock.
     pub(super) fn lock(&self) -> String {
         format!("{}lock", self.prefix)

@@ -433,6 +433,16 @@ impl Publisher<'_> {
         Ok(writes)
     }
 
+    /// Tells waiting gateways that the snapshot may have changed. They have created the stream. They
+    /// also look by themselves from time to time, so a failure matters little.
+    fn report_change(&self, connection: &mut RedisConnection) {
+        let mut entry = redis::cmd("XADD");
+        entry.arg(self.store.keys.changes());
+        entry.arg("NOMKSTREAM").arg("MAXLEN").arg("~").arg(100);
+        entry.arg("*").arg("changed").arg("catalog");
+        drop(entry.exec(connection));
+    }
+
     /// Executes a transaction, unless another publisher is active or the current snapshot is not
     /// the expected one.
     fn transact(
@@ -465,7 +475,11 @@ impl Publisher<'_> {
                     redis::cmd("UNWATCH").exec(connection)?;
                     return Ok(false);
                 }
-                Ok(writes.query::<Option<Vec<Value>>>(connection)?.is_some())
+                let is_written = writes.query::<Option<Vec<Value>>>(connection)?.is_some();
+                if is_written {
+                    self.report_change(connection);
+                }
+                Ok(is_written)
             })?;
         if done { Ok(()) } else { Err(self.conflict()) }
     }
