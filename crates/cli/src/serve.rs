@@ -163,7 +163,9 @@ impl ServeCommand {
                 .await;
             let end = async {
                 if result.is_none() {
-                    server.drain(gateway.hub().settings().drain_time()).await;
+                    server
+                        .drain(gateway.hub().registry.settings().drain_time())
+                        .await;
                 }
                 gateway.end().await;
             };

@@ -39,7 +39,12 @@ fn resolve(criterion: &mut Criterion) {
         ..GatewayOptions::new(Settings::parse(ROLE).expect("settings"))
     });
     let gateway = gateway.expect("a gateway");
-    let view = gateway.hub().snapshot().view("default").expect("a view");
+    let view = gateway
+        .hub()
+        .registry
+        .snapshot()
+        .view("default")
+        .expect("a view");
     assert_eq!(view.tools.len(), TOOLS / 2);
     let mut group = criterion.benchmark_group("resolve");
     for (case, name) in [

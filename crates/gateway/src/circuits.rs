@@ -8,13 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use picktools_state::keys::{digest, hex};
-use picktools_state::{Purpose, StateChanges, StateStore, StoreFailure, StoreReply};
-use tokio::sync::Notify;
-
 use crate::hub::Hub;
 use crate::pins::endpoint_digest;
 use crate::upstream::{CircuitChange, Upstream};
+use picktools_state::keys::{digest, hex};
+use picktools_state::{Purpose, StateChanges, StateStore, StoreFailure, StoreReply};
 
 /// A script that returns the remaining lifetime of each key in milliseconds.
 const READ_REMAINING: &str = "\
@@ -24,16 +22,11 @@ return left";
 
 /// Publishes the open circuits of this gateway, and applies those of other gateways.
 ///
-/// `own_changes` is notified when a circuit of this gateway changes, and `changes` reports changes in
-/// the store.
-pub(crate) async fn follow(
-    hub: Arc<Hub>,
-    store: StateStore,
-    own_changes: Arc<Notify>,
-    mut changes: StateChanges,
-) {
+/// `changes` reports changes in the store.
+pub(crate) async fn follow(hub: Arc<Hub>, store: StateStore, mut changes: StateChanges) {
+    let own_changes = hub.upstreams.circuit_changes();
     loop {
-        let upstreams = hub.upstreams();
+        let upstreams = hub.upstreams.all();
         let synced = upstreams.clone();
         let result = store
             .run_async(Purpose::Circuits, move |store| {

@@ -14,11 +14,12 @@ use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::approvals::Approvals;
 use crate::journal::{Approval, ApprovalSubject};
 use crate::queue::{CallQueue, CallRequest, QueueDecision, TakenDecision};
 use crate::refusal::{Code, Refusal};
 use crate::relay::{ClientContext, cancelled_by, client_abilities, deferred_abilities};
-use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity, SessionApprovals};
+use crate::remembered::{ApprovalScope, ApprovedTool, ClientIdentity};
 use crate::upstream::Owner;
 
 /// The time for reading the operator's decision.
@@ -62,7 +63,7 @@ impl ConfirmationRequest<'_> {
     }
 
     /// Returns `true` if an earlier approval holds for the call.
-    pub(crate) async fn is_approved(&self, approvals: &Approvals<'_>) -> bool {
+    pub(crate) async fn is_approved(&self, approvals: &Approvals) -> bool {
         let can_be_remembered = self
             .scopes
             .iter()
@@ -73,7 +74,7 @@ impl ConfirmationRequest<'_> {
         if approvals.sessions.allow(self.owner, &self.tool) {
             return true;
         }
-        let (Some(queue), Some(client)) = (approvals.queue.cloned(), self.client.clone()) else {
+        let (Some(queue), Some(client)) = (approvals.queue.clone(), self.client.clone()) else {
             return false;
         };
         let tool = self.tool.clone();
@@ -87,7 +88,7 @@ impl ConfirmationRequest<'_> {
     pub(crate) async fn remember(
         &self,
         scope: ApprovalScope,
-        approvals: &Approvals<'_>,
+        approvals: &Approvals,
         server_tools: Vec<ApprovedTool>,
     ) {
         match scope {
@@ -97,7 +98,7 @@ impl ConfirmationRequest<'_> {
                 approvals.sessions.remember(self.owner, tools);
             }
             ApprovalScope::Server => approvals.sessions.remember(self.owner, server_tools),
-            ApprovalScope::Always => self.remember_always(approvals.queue).await,
+            ApprovalScope::Always => self.remember_always(approvals.queue.as_ref()).await,
         }
     }
 
@@ -277,12 +278,6 @@ impl ConfirmationRequest<'_> {
         let is_offered = |scope: &ApprovalScope| self.scopes.contains(scope);
         Some(scope.filter(is_offered).unwrap_or_default())
     }
-}
-
-/// The stores of approvals.
-pub(crate) struct Approvals<'a> {
-    pub(crate) sessions: &'a SessionApprovals,
-    pub(crate) queue: Option<&'a CallQueue>,
 }
 
 /// Returns `true` if the revision of a client has titles of choices in `oneOf`.

@@ -2,56 +2,54 @@
 
 mod rebuild;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use picktools::Catalog;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_call::Repairer;
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
-use picktools_state::{StateChanges, StateLocation, StateStore, StoreFault, keys, lock};
+use picktools_state::{StateChanges, StateLocation, StateStore, StoreFault, lock};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::rebuild::{NoticeLog, rebuild_snapshots};
 use crate::active_requests::ActiveRequests;
 use crate::api_keys::ApiKeys;
+use crate::approvals::Approvals;
 use crate::calls::Caller;
 use crate::circuits;
 use crate::client_messages::StdioClient;
 use crate::decisions::DecisionWatcher;
-use crate::elicitations::PendingElicitations;
 use crate::error::GatewayError;
 use crate::handler::Handler;
-use crate::hub::Hub;
+use crate::hub::{CallState, Hub};
 use crate::journal::Journal;
-use crate::large_results::LargeResults;
 use crate::listener::ClientAbilities;
 use crate::metrics::{Counters, GatewayEvent, Meter};
 use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
-use crate::remembered::SessionApprovals;
-use crate::repairs::WaitingRepairs;
+use crate::registry::Registry;
 use crate::sessions::Sessions;
-use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share, UpstreamRules};
+use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share};
 use crate::snapshot::Snapshot;
-use crate::upstream::{Environment, Owner, Upstream, UpstreamContext, UpstreamListing};
+use crate::upstream::{Environment, Owner, UpstreamContext, UpstreamListing};
+use crate::upstreams::{PlannedUpstreams, Upstreams};
 
 /// The time in which the last answers are written.
 const FLUSH_TIME: Duration = Duration::from_millis(100);
-/// The time that upstreams have to stop.
+/// The time in which the rest of the audit log is sent.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The parts of a gateway.
@@ -128,19 +126,13 @@ pub trait ClientFrontend: Send + Sync {
 /// Its futures are boxed: the code of an `async fn` is compiled again in each crate that awaits it.
 pub struct Gateway {
     hub: Arc<Hub>,
-    tool_cache: Option<ToolListCache>,
-    listings_sender: mpsc::Sender<UpstreamListing>,
     rebuild_task: JoinHandle<()>,
     /// Records the decisions of operators.
     decision_task: JoinHandle<()>,
     /// Shares circuit breakers with other gateways.
     circuits: Option<JoinHandle<()>>,
-    /// Notified when the circuit breaker of an upstream changes, and when there are other upstreams.
-    own_circuit_changes: Arc<Notify>,
     /// Sends the audit log to the store.
     audit_uploader: Mutex<Option<AuditUploader>>,
-    /// The tasks that follow the upstreams, by name.
-    following: Mutex<BTreeMap<String, JoinHandle<()>>>,
     frontends: Mutex<Vec<Weak<dyn ClientFrontend>>>,
 }
 
@@ -176,8 +168,8 @@ fn look_alikes(servers: &[Server], settings: &Settings) -> BTreeSet<String> {
 fn plan_upstreams(
     servers: Vec<Server>,
     settings: &Settings,
-) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
-    let mut planned: BTreeMap<String, (Server, UpstreamRules)> = BTreeMap::new();
+) -> Result<PlannedUpstreams, GatewayError> {
+    let mut planned = PlannedUpstreams::new();
     let mut left_out = look_alikes(&servers, settings);
     for mut server in servers {
         if left_out.contains(&server.name) {
@@ -281,64 +273,75 @@ impl Gateway {
         }
         let planned = plan_upstreams(servers, &settings)?;
         let (journal, audit_uploader) = open_journal(&settings, store.as_ref())?;
-        let idle = Duration::from_secs(settings.http.session_s.max(1));
-        let settings = Arc::new(settings);
-        let first_snapshot =
-            Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
-                .map_err(GatewayError::Snapshot)?
-                .with_store(store.clone());
         let sessions = match &store {
-            Some(store) if share == Share::Owner => Some(Sessions::new(store.clone(), idle)),
+            Some(store) if share == Share::Owner => {
+                let idle = Duration::from_secs(settings.http.session_s.max(1));
+                Some(Sessions::new(store.clone(), idle))
+            }
             _ => None,
         };
+        let first_snapshot = Snapshot::build(Arc::new(settings), catalog.as_ref(), &[], None, None)
+            .map_err(GatewayError::Snapshot)?
+            .with_store(store.clone());
+        let list_deadline = Instant::now() + list_wait;
+        let registry = Registry::new(first_snapshot, catalog, planned.is_empty(), list_deadline);
+        let (listings_sender, listings) = mpsc::channel(64);
+        // With only one client it is clear which client an upstream asks.
+        let is_one = share == Share::All;
+        let upstream_context = UpstreamContext {
+            environment: Arc::clone(&environment),
+            tool_cache: tool_cache.map(ToolListCache::new),
+            abilities: ClientAbilities {
+                person: is_one,
+                model: is_one,
+            },
+            meter: Arc::clone(&meter),
+            circuit_changed: Arc::default(),
+        };
         let hub = Arc::new(Hub {
-            upstreams: RwLock::default(),
-            settings: RwLock::new(settings),
-            catalog: RwLock::new(catalog),
-            replaced: Notify::new(),
-            snapshot: watch::Sender::new(Arc::new(first_snapshot)),
-            complete: watch::Sender::new(planned.is_empty()),
-            live: watch::Sender::default(),
+            upstreams: Upstreams::new(upstream_context, share, listings_sender),
+            registry,
+            approvals: Approvals::new(pins, queue),
+            calls: CallState::new(repairer),
             active: ActiveRequests::default(),
-            elicitations: PendingElicitations::default(),
-            session_approvals: SessionApprovals::default(),
-            large_results: LargeResults::default(),
-            repairer,
-            waiting_repairs: WaitingRepairs::default(),
-            queue,
             sessions,
-            store: store.clone(),
-            pins: pins.clone(),
-            share,
-            started: keys::now(),
-            build_failed: AtomicBool::new(false),
-            list_deadline: Instant::now() + list_wait,
+            store,
             meter,
             journal,
             environment,
         });
-        hub.journal.record_policy(&hub.snapshot());
+        let gateway = Self::start(hub, listings, audit_uploader);
+        gateway.hub.upstreams.replace(planned);
+        Ok(gateway)
+    }
+
+    /// Starts the tasks of a gateway.
+    fn start(
+        hub: Arc<Hub>,
+        listings: mpsc::Receiver<UpstreamListing>,
+        audit_uploader: Option<AuditUploader>,
+    ) -> Self {
+        let snapshot = hub.registry.snapshot();
+        hub.journal.record_policy(&snapshot);
         let mut notice_log = NoticeLog::default();
-        notice_log.log(&hub.snapshot(), hub.is_complete());
-        let own_circuit_changes = Arc::new(Notify::new());
+        notice_log.log(&snapshot, hub.registry.is_complete());
+        let (pins, queue) = (hub.approvals.pins.clone(), hub.approvals.queue.clone());
         let locations = [
             pins.as_ref().map(Pins::location),
-            hub.queue.as_ref().map(CallQueue::location),
-            store.clone().map(StateLocation::Store),
+            queue.as_ref().map(CallQueue::location),
+            hub.store.clone().map(StateLocation::Store),
         ];
         // Changes after this point are reported.
         let state_changes = StateChanges::watch(locations.into_iter().flatten());
-        let circuits = store.map(|store| {
+        let circuits = hub.store.clone().map(|store| {
             tokio::spawn(circuits::follow(
                 Arc::clone(&hub),
                 store,
-                Arc::clone(&own_circuit_changes),
                 state_changes.clone(),
             ))
         });
-        let decisions = DecisionWatcher::new(pins.clone(), hub.queue.clone());
-        let (listings_sender, listings) = mpsc::channel(64);
-        let gateway = Self {
+        let decisions = DecisionWatcher::new(pins.clone(), queue);
+        Self {
             rebuild_task: tokio::spawn(rebuild_snapshots(
                 Arc::clone(&hub),
                 pins,
@@ -348,16 +351,10 @@ impl Gateway {
             )),
             decision_task: tokio::spawn(decisions.follow(Arc::clone(&hub), state_changes)),
             circuits,
-            own_circuit_changes,
-            tool_cache: tool_cache.map(ToolListCache::new),
             audit_uploader: Mutex::new(audit_uploader),
-            listings_sender,
-            following: Mutex::default(),
             frontends: Mutex::default(),
             hub,
-        };
-        gateway.replace_upstreams(planned);
-        Ok(gateway)
+        }
     }
 
     /// Replaces the servers, the settings and the operator's own catalog. Unchanged servers keep
@@ -374,7 +371,7 @@ impl Gateway {
         catalog: Option<Catalog>,
     ) -> Result<(), GatewayError> {
         let planned = plan_upstreams(servers, &settings)?;
-        if settings.audit != self.hub.settings().audit {
+        if settings.audit != self.hub.registry.settings().audit {
             let message =
                 "`audit` cannot change while the gateway runs; restart the gateway to change it";
             return Err(GatewayError::Settings(message.to_owned()));
@@ -391,78 +388,10 @@ impl Gateway {
         for (frontend, api_keys) in new_keys {
             frontend.replace(api_keys);
         }
-        *self
-            .hub
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        *self
-            .hub
-            .catalog
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = catalog;
-        self.replace_upstreams(planned);
-        self.hub.replaced.notify_one();
+        self.hub.registry.replace_sources(settings, catalog);
+        self.hub.upstreams.replace(planned);
+        self.hub.registry.request_rebuild();
         Ok(())
-    }
-
-    /// Follows new and changed upstreams, and stops the removed ones.
-    fn replace_upstreams(&self, planned: BTreeMap<String, (Server, UpstreamRules)>) {
-        // With only one client it is clear which client an upstream asks.
-        let is_one = self.hub.share == Share::All;
-        let abilities = ClientAbilities {
-            person: is_one,
-            model: is_one,
-        };
-        let mut upstreams = self
-            .hub
-            .upstreams
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut following = lock(&self.following);
-        let mut new_upstreams = BTreeMap::new();
-        for (name, (server, rules)) in planned {
-            if let Some(unchanged) = upstreams.get(&name)
-                && unchanged.server == server
-                && unchanged.rules == rules
-            {
-                new_upstreams.insert(name, Arc::clone(unchanged));
-                continue;
-            }
-            let upstream = Upstream::new(
-                server,
-                rules,
-                UpstreamContext {
-                    environment: Arc::clone(&self.hub.environment),
-                    tool_cache: self.tool_cache.clone(),
-                    abilities,
-                    meter: Arc::clone(&self.hub.meter),
-                    circuit_changed: Arc::clone(&self.own_circuit_changes),
-                },
-            );
-            self.hub.live.send_modify(|live| drop(live.remove(&name)));
-            let task = tokio::spawn(Arc::clone(&upstream).follow(self.listings_sender.clone()));
-            if let Some(previous) = following.insert(name.clone(), task) {
-                previous.abort();
-            }
-            new_upstreams.insert(name, upstream);
-        }
-        let previous = std::mem::replace(&mut *upstreams, new_upstreams);
-        for (name, upstream) in previous {
-            if upstreams
-                .get(&name)
-                .is_some_and(|now| Arc::ptr_eq(now, &upstream))
-            {
-                continue;
-            }
-            if !upstreams.contains_key(&name)
-                && let Some(task) = following.remove(&name)
-            {
-                task.abort();
-            }
-            drop(tokio::spawn(async move { upstream.retire().await }));
-        }
-        self.own_circuit_changes.notify_one();
     }
 
     /// Serves the client at standard input and output until it disconnects.
@@ -504,7 +433,7 @@ impl Gateway {
     pub fn drain(&self) -> BoxFuture<'_, ()> {
         let drain = async move {
             self.hub.active.close();
-            let time = self.hub.settings().drain_time();
+            let time = self.hub.registry.settings().drain_time();
             drop(timeout(time, self.hub.active.finished()).await);
             // The answers are on their way to the client.
             sleep(FLUSH_TIME).await;
@@ -521,14 +450,7 @@ impl Gateway {
     pub fn end(&self) -> BoxFuture<'_, ()> {
         let end = async move {
             self.stop();
-            let upstreams = self.hub.upstreams();
-            drop(
-                timeout(
-                    SHUTDOWN_TIMEOUT,
-                    join_all(upstreams.iter().map(|upstream| upstream.end())),
-                )
-                .await,
-            );
+            self.hub.upstreams.end().await;
             self.hub.journal.flush();
             let audit_uploader = lock(&self.audit_uploader).take();
             if let Some(audit_uploader) = audit_uploader {
@@ -548,7 +470,7 @@ impl Gateway {
         self.rebuild_task.abort();
         self.decision_task.abort();
         self.circuits.iter().for_each(JoinHandle::abort);
-        lock(&self.following).values().for_each(JoinHandle::abort);
+        self.hub.upstreams.stop_following();
     }
 }
 
@@ -561,7 +483,7 @@ impl Drop for Gateway {
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gateway")
-            .field("upstreams", &self.hub.upstreams())
+            .field("upstreams", &self.hub.upstreams.all())
             .finish_non_exhaustive()
     }
 }

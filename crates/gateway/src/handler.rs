@@ -1,5 +1,7 @@
 //! The methods of the MCP protocol, for one client.
 
+mod front_request;
+mod listing;
 mod session;
 mod uses;
 
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
-use picktools_provider::{Arguments, ToolCall};
+use picktools_provider::ToolCall;
 use picktools_state::lock;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
@@ -28,7 +30,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use self::session::{Session, notify_changes};
+use self::front_request::FrontRequest;
+use self::session::{NOTIFY_TIMEOUT, Session, notify_changes};
 use crate::api_keys::RequestIdentity;
 use crate::calls::{CallOutcome, CallRunner, Caller};
 use crate::elicitations::InputAnswers;
@@ -43,15 +46,13 @@ use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
 use crate::refusal::{Code, Refusal};
 use crate::relay;
 use crate::sessions;
-use crate::settings::{NameStyle, Share};
+use crate::settings::Share;
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
 use crate::upstream::{Owner, ServerDown};
 
 /// The number of tools on a page.
 const PAGE_SIZE: usize = 200;
-/// The time that a client has to accept a notification before the notification is dropped.
-const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most queued notifications about changed resources.
 const MAX_UPDATES: usize = 64;
 
@@ -105,6 +106,7 @@ impl Handler {
         }
     }
 
+    /// Answers a call of a listed tool: one of the gateway's own, or one of a server.
     async fn handle_call(
         &self,
         name: &str,
@@ -118,66 +120,46 @@ impl Handler {
             SEARCH | READ_RESULT => None,
             _ => Some(name),
         };
-        self.gateway.wait_for_listings().await;
+        self.gateway.registry.wait_for_listings().await;
         if let Some(called) = called {
-            self.gateway.wait_for_tool(&caller.role, called).await;
+            self.gateway
+                .registry
+                .wait_for_tool(&caller.role, called)
+                .await;
         }
-        let snapshot = self.gateway.snapshot();
+        let snapshot = self.gateway.registry.snapshot();
         let view = snapshot.view(&caller.role)?;
-        let is_server_tool = is_server_tool(&snapshot, &view, name);
-        let answer_and_tools = match name {
-            _ if is_server_tool => {
-                let arguments = Arguments::Json(Value::Object(arguments));
-                let call = ToolCall {
-                    id: None,
-                    name: name.to_owned(),
-                    arguments,
-                };
-                return self.run(snapshot, view, call, input_answers, context).await;
+        match FrontRequest::new(&snapshot, &view, name, arguments)? {
+            FrontRequest::Run(call) => self.run(snapshot, view, call, input_answers, context).await,
+            FrontRequest::Search(arguments) => {
+                let found = self.search(&snapshot, &view, &caller, &arguments).await?;
+                Ok(self.answer(&snapshot, found, context).await)
             }
-            SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
-            READ_RESULT => return self.read_result(&snapshot, &caller, &arguments).await,
-            DESCRIBE => {
+            FrontRequest::Describe(arguments) => {
                 let servers_down = self.gateway.servers_down(&view);
-                front::describe(&snapshot, &view, &arguments, &servers_down)?
+                let described = front::describe(&snapshot, &view, &arguments, &servers_down)?;
+                Ok(self.answer(&snapshot, described, context).await)
             }
-            CALL => {
-                let has_both = |name: &str| takes_name_and_arguments(&view, name);
-                let call = tolerance::parse_call(&arguments, CALL, &has_both)?;
-                return match (tolerance::front_name(&call.name), &call.arguments) {
-                    (
-                        inner @ (SEARCH | DESCRIBE | READ_RESULT),
-                        Arguments::Json(Value::Object(arguments)),
-                    ) => {
-                        Box::pin(self.handle_call(inner, arguments.clone(), input_answers, context))
-                            .await
-                    }
-                    _ => {
-                        self.run(
-                            Arc::clone(&snapshot),
-                            Arc::clone(&view),
-                            call,
-                            input_answers,
-                            context,
-                        )
-                        .await
-                    }
-                };
+            FrontRequest::ReadResult(arguments) => {
+                self.read_result(&snapshot, &caller, &arguments).await
             }
-            _ => {
-                let call = ToolCall {
-                    id: None,
-                    name: name.to_owned(),
-                    arguments: Arguments::Json(Value::Object(arguments)),
-                };
-                return self.run(snapshot, view, call, input_answers, context).await;
+            FrontRequest::Inner { name, arguments } => {
+                Box::pin(self.handle_call(name, arguments, input_answers, context)).await
             }
-        };
-        let (answer, tools) = answer_and_tools;
-        self.add_to_list(&snapshot, &tools, context).await;
+        }
+    }
+
+    /// Answers with a document about tools, and adds the tools to a dynamic list.
+    async fn answer(
+        &self,
+        snapshot: &Snapshot,
+        (answer, tools): (Value, Vec<Arc<CatalogTool>>),
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        self.add_to_list(snapshot, &tools, context).await;
         let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
         result.structured_content = Some(answer);
-        Ok(result.into())
+        result.into()
     }
 
     /// Answers a search, and records it.
@@ -217,7 +199,7 @@ impl Handler {
     /// Returns the instructions for a client. They wait a moment for servers that have not reported
     /// yet, because a client reads them once.
     async fn instructions(&self, context: &RequestContext<RoleServer>) -> String {
-        self.gateway.wait_for_listings().await;
+        self.gateway.registry.wait_for_listings().await;
         instructions::instructions(&self.gateway, &self.caller(context).role)
     }
 
@@ -226,7 +208,7 @@ impl Handler {
         if refusal.code != Code::UnknownTool {
             return refusal;
         }
-        let Ok(view) = self.gateway.snapshot().view(&caller.role) else {
+        let Ok(view) = self.gateway.registry.snapshot().view(&caller.role) else {
             return refusal;
         };
         let servers_down = self.gateway.servers_down(&view);
@@ -289,7 +271,7 @@ impl Handler {
         arguments: &Map<String, Value>,
     ) -> Result<CallToolResponse, Refusal> {
         let max_tokens = snapshot.settings.results.max_tokens;
-        let results = &self.gateway.large_results;
+        let results = &self.gateway.calls.large_results;
         let answer = results.read_in_background(&caller.owner, arguments, max_tokens);
         Ok(answer.await?.into())
     }
@@ -298,7 +280,8 @@ impl Handler {
     fn owns_connections(&self, context: &RequestContext<RoleServer>) -> bool {
         match context.extensions.get::<http::request::Parts>() {
             Some(parts) => {
-                self.gateway.share() == Share::Owner && parts.headers.contains_key(SESSION)
+                self.gateway.upstreams.share() == Share::Owner
+                    && parts.headers.contains_key(SESSION)
             }
             None => true,
         }
@@ -323,15 +306,15 @@ impl Handler {
         &self,
         context: &RequestContext<RoleServer>,
     ) -> Result<PassthroughCapabilities, ErrorData> {
-        self.gateway.wait_for_listings().await;
-        let snapshot = self.gateway.snapshot();
+        self.gateway.registry.wait_for_listings().await;
+        let snapshot = self.gateway.registry.snapshot();
         let caller = self.caller(context);
         let view = snapshot
             .view(&caller.role)
             .map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let mut upstreams = Vec::new();
         let mut unlisted = Vec::new();
-        for upstream in self.gateway.upstreams() {
+        for upstream in self.gateway.upstreams.all() {
             let server = &upstream.server.name;
             if view.servers.may_use(server) {
                 upstreams.push(upstream);
@@ -344,15 +327,10 @@ impl Handler {
             upstreams,
             unlisted,
             owner: caller.owner,
-            share: self.gateway.share(),
+            share: self.gateway.upstreams.share(),
             client: relay::client_traits(Some(context)),
         })
     }
-}
-
-/// Returns `true` if a tool of a server wins over a front tool of the same name, as with bare names.
-fn is_server_tool(snapshot: &Snapshot, view: &View, name: &str) -> bool {
-    snapshot.settings.names == NameStyle::Bare && view.tools.iter().any(|tool| tool.name == name)
 }
 
 /// Returns the session id of a request.
@@ -366,19 +344,6 @@ fn page_start(cursor: &str, digest: &str, length: usize) -> Option<usize> {
     let (list_digest, start) = cursor.split_once(':')?;
     let start: usize = start.parse().ok()?;
     (list_digest == digest && start < length).then_some(start)
-}
-
-/// Returns `true` if a tool has parameters with the names `name` and `arguments`.
-fn takes_name_and_arguments(view: &View, name: &str) -> bool {
-    let merged = view.merged.find(name).map(|merged| &merged.tools()[0]);
-    let Some(tool) = merged.or_else(|| view.find_tool(name).ok()) else {
-        return false;
-    };
-    let has = |key| {
-        let schema = tool.parameters.as_ref();
-        schema.is_some_and(|schema| schema["properties"].get(key).is_some())
-    };
-    has("name") && has("arguments")
 }
 
 /// Returns metadata that names the upstreams whose list is missing.
@@ -441,8 +406,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListToolsResult, ErrorData>> {
         let answer = async move {
-            self.gateway.wait_for_listings().await;
-            let snapshot = self.gateway.snapshot();
+            self.gateway.registry.wait_for_listings().await;
+            let snapshot = self.gateway.registry.snapshot();
             let view = snapshot.view(&self.caller(&context).role);
             let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
             self.load_shared_session(&context).await;
@@ -561,6 +526,7 @@ impl ServerHandler for Handler {
             if let Some(id) = request.uri.strip_prefix(RESULT_PREFIX)
                 && let Some(text) = self
                     .gateway
+                    .calls
                     .large_results
                     .text(&self.caller(&context).owner, id)
             {
@@ -600,7 +566,7 @@ impl ServerHandler for Handler {
             let task = tokio::spawn(async move {
                 while let Some(uri) = updates.recv().await {
                     // The settings or the tools may have changed since the subscription.
-                    let view = gateway.snapshot().view(&role);
+                    let view = gateway.registry.snapshot().view(&role);
                     if !view.is_ok_and(|view| view.servers.may_use(&update_source)) {
                         continue;
                     }
@@ -691,7 +657,7 @@ impl ServerHandler for Handler {
             let notify = || async { subscription.sink().notify_tool_list_changed().await.is_ok() };
             // Without a session, the list is decided anew for each request.
             let notifications = notify_changes(
-                self.gateway.snapshots(),
+                self.gateway.registry.snapshots(),
                 &caller.role,
                 || Some(true),
                 notify,

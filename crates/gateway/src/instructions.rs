@@ -15,7 +15,7 @@ const MAX_ALL_CHARS: usize = 4_000;
 
 /// Returns the instructions for a client with this role.
 pub(crate) fn instructions(hub: &Hub, role: &str) -> String {
-    let snapshot = hub.snapshot();
+    let snapshot = hub.registry.snapshot();
     let mut text = String::new();
     if let Ok(view) = snapshot.view(role) {
         text.push_str(&describe_servers(hub, &view));
@@ -35,7 +35,7 @@ pub(crate) fn instructions(hub: &Hub, role: &str) -> String {
 /// Returns a sentence with the servers that a client may use.
 fn describe_servers(hub: &Hub, view: &View) -> String {
     let mut names = Vec::new();
-    for upstream in hub.upstreams() {
+    for upstream in hub.upstreams.all() {
         let name = &upstream.server.name;
         if view.servers.may_know(name) {
             names.push(name.clone());

@@ -10,15 +10,15 @@ mod entry;
 mod call_guard;
 #[cfg(test)]
 mod tests;
+mod sender;
 mod thread;
 
 use std::collections::HashSet;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use picktools::{Engine, PickOptions, Query, Selection};
 use picktools_audit::AuditWriter;
 use picktools_state::lock;
 use tokio::sync::broadcast;
@@ -28,8 +28,11 @@ pub(crate) use self::entry::CallEntry;
 #[expect(unused_imports, reason = "for watchers")]
 pub(crate) use self::entry::EntryContent;
 use self::entry::JournalEvent;
-pub use self::entry::{Approval, ApprovalSubject, JournalEntry, Narrowing, RequestRoute};
-use self::thread::{JournalMessage, JournalWriter};
+pub use self::entry::{
+    Approval, ApprovalSubject, JournalEntry, Narrowing, RequestRoute, SelectionEvent,
+};
+use self::sender::JournalSender;
+use self::thread::JournalWriter;
 use crate::refusal::{Code, Refusal};
 use crate::snapshot::Snapshot;
 
@@ -46,33 +49,11 @@ const MAX_DECIDED: usize = 4_096;
 pub struct Journal {
     live: broadcast::Sender<Arc<JournalEntry>>,
     /// Closed on drop.
-    sender: Option<SyncSender<JournalMessage>>,
+    sender: JournalSender,
     thread: Option<JoinHandle<()>>,
     fault: Arc<Mutex<Option<String>>>,
     has_audit: bool,
     decided: Mutex<HashSet<String>>,
-}
-
-/// A selection with its caller.
-pub struct SelectionEvent<'a> {
-    /// The name of the caller's key.
-    pub key: &'a str,
-    /// The caller's role.
-    pub role: &'a str,
-    /// The engine that made the selection.
-    pub engine: &'a Engine,
-    /// The owner of its state, if that is not the key.
-    pub session: Option<&'a str>,
-    /// The route of the request.
-    pub via: RequestRoute,
-    /// The request.
-    pub query: &'a Query,
-    /// The pick options.
-    pub options: &'a PickOptions,
-    /// The selection.
-    pub selection: &'a Selection,
-    /// The duration.
-    pub time: Duration,
 }
 
 impl Journal {
@@ -91,7 +72,7 @@ impl Journal {
         let decided = Mutex::default();
         Ok(Self {
             live,
-            sender: Some(sender),
+            sender: JournalSender::new(sender, Arc::clone(&fault)),
             thread: Some(thread),
             fault,
             has_audit,
@@ -135,14 +116,16 @@ impl Journal {
     /// Records a selection.
     pub fn record_selection(&self, selection: &SelectionEvent<'_>) {
         if self.has_readers() {
-            self.send_event(JournalEvent::Selection(Box::new(selection.into())));
+            self.sender
+                .send(JournalEvent::Selection(Box::new(selection.into())));
         }
     }
 
     /// Records an API request to a model.
     pub fn record_narrowing(&self, narrowing: Narrowing) {
         if self.has_readers() {
-            self.send_event(JournalEvent::Narrowing(Box::new(narrowing)));
+            self.sender
+                .send(JournalEvent::Narrowing(Box::new(narrowing)));
         }
     }
 
@@ -151,7 +134,7 @@ impl Journal {
         &self,
         describe_call: impl FnOnce() -> CallEntry,
     ) -> CallEntryGuard<'_> {
-        CallEntryGuard::new(self, self.has_readers().then(describe_call))
+        CallEntryGuard::new(&self.sender, self.has_readers().then(describe_call))
     }
 
     /// Records a decision. A decision that its author recorded (`by`) is not recorded again when
@@ -177,37 +160,20 @@ impl Journal {
             }
         }
         if self.has_readers() {
-            self.send_event(JournalEvent::Approval(Box::new(approval)));
+            self.sender.send(JournalEvent::Approval(Box::new(approval)));
         }
     }
 
     /// Records the policy if it changed.
     pub(crate) fn record_policy(&self, snapshot: &Arc<Snapshot>) {
-        self.send_event(JournalEvent::PolicyChange(Arc::clone(snapshot)));
-    }
-
-    fn send_event(&self, event: JournalEvent) {
-        let at_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_millis());
-        let message = JournalMessage::Note(u64::try_from(at_ms).unwrap_or(u64::MAX), event);
-        let Some(sender) = &self.sender else { return };
-        let has_ended = match sender.try_send(message) {
-            Ok(()) => false,
-            Err(TrySendError::Full(message)) => sender.send(message).is_err(),
-            Err(TrySendError::Disconnected(_)) => true,
-        };
-        if has_ended {
-            lock(&self.fault).get_or_insert_with(|| "the journal thread has stopped".to_owned());
-        }
+        self.sender
+            .send(JournalEvent::PolicyChange(Arc::clone(snapshot)));
     }
 
     /// Waits until all entries so far are on disk, or cannot be written.
     pub(crate) fn flush(&self) {
         let (notify, receiver) = sync_channel(1);
-        if let Some(sender) = &self.sender
-            && sender.send(JournalMessage::Flush(notify)).is_ok()
-        {
+        if self.sender.request_flush(notify) {
             // The wait is bounded.
             let _timeout = receiver.recv_timeout(FLUSH_TIMEOUT);
         }
@@ -216,7 +182,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        drop(self.sender.take());
+        self.sender.close();
         // The thread ends after the last message. Entries that cannot be written are not waited
         // for.
         if let Some(thread) = self.thread.take().filter(|_| self.fault().is_none()) {

@@ -1,15 +1,17 @@
 //! Metrics of a gateway: calls, picks, searches, lists, sessions, requests, and the state of
 //! upstreams.
 
+mod event;
+mod counts;
 mod exposition;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use picktools_state::lock;
-use serde::Serialize;
 
+pub use self::counts::{GatewayCounts, UpstreamCounts};
+pub use self::event::GatewayEvent;
 use self::exposition::Exposition;
 
 /// A receiver of the events of a gateway. It is called directly from the code that serves requests,
@@ -31,87 +33,6 @@ pub trait Meter: Send + Sync {
     }
 }
 
-/// An event of a gateway. It contains names of the configuration and of tools, but no arguments and
-/// no results.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum GatewayEvent<'a> {
-    /// A call of a tool has ended.
-    Call {
-        /// The upstream.
-        upstream: &'a str,
-        /// The tool, by its id.
-        tool: &'a str,
-        /// The code of the refusal; `None` if the call was carried out.
-        code: Option<&'a str>,
-        /// The duration from the client's request to the answer.
-        time: Duration,
-    },
-    /// A search has been answered.
-    Search {
-        /// The number of tools that were found.
-        found: usize,
-        /// The duration.
-        time: Duration,
-    },
-    /// Tools were picked for a request over HTTP.
-    Pick {
-        /// The number of tools that were found.
-        found: usize,
-        /// The duration.
-        time: Duration,
-    },
-    /// A request over HTTP was answered, or refused.
-    Request {
-        /// The route, without parts that a client chooses; `other` if no route matches.
-        path: &'a str,
-        /// The status of the response.
-        status: u16,
-        /// The time until the response began.
-        time: Duration,
-    },
-    /// A client was shown a list of tools.
-    List {
-        /// The tokens of the list (o200k).
-        tokens: usize,
-        /// The tokens of all tools that the client may see.
-        all_tokens: usize,
-    },
-    /// An upstream became reachable or unreachable.
-    Upstream {
-        /// The name in the configuration.
-        name: &'a str,
-        /// `true` if it is reachable.
-        up: bool,
-    },
-    /// A request to a model has been passed on.
-    Model {
-        /// The reason why the request was passed on unchanged; `None` if its tools were narrowed.
-        unchanged: Option<&'a str>,
-        /// The tokens (o200k) of the definitions that the model was not shown.
-        saved: usize,
-        /// The time until the request was passed on.
-        time: Duration,
-    },
-    /// A fault of the shared store began or ended.
-    Store {
-        /// The purpose of the commands.
-        purpose: &'a str,
-        /// The fault; `None` after it has ended.
-        fault: Option<&'a str>,
-    },
-    /// A snapshot of the tools was built, or could not be built.
-    Snapshot {
-        /// `true` if it was built; otherwise an earlier one stays in use.
-        is_current: bool,
-    },
-    /// A client connected or disconnected.
-    Session {
-        /// `true` if it connected.
-        begun: bool,
-    },
-}
-
 /// Counters in memory.
 #[derive(Debug)]
 pub struct Counters {
@@ -127,68 +48,6 @@ impl Default for Counters {
             counts,
         }
     }
-}
-
-/// The counts so far.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct GatewayCounts {
-    /// The counts of each upstream.
-    pub upstreams: BTreeMap<String, UpstreamCounts>,
-    /// Searches.
-    pub searches: u64,
-    /// Searches that found nothing.
-    pub empty_searches: u64,
-    /// The total duration of searches, in microseconds.
-    pub search_us: u64,
-    /// Picks over HTTP.
-    pub picks: u64,
-    /// Picks that found nothing.
-    pub empty_picks: u64,
-    /// The total duration of picks, in microseconds.
-    pub pick_us: u64,
-    /// Requests over HTTP, by route and status.
-    pub requests: BTreeMap<String, BTreeMap<u16, u64>>,
-    /// Lists.
-    pub lists: u64,
-    /// The tokens of the lists that clients were shown.
-    pub listed_tokens: u64,
-    /// The tokens that these lists would have had with all tools.
-    pub whole_tokens: u64,
-    /// API requests to models.
-    pub models: u64,
-    /// API requests that were passed on unchanged, by reason.
-    pub unchanged: BTreeMap<String, u64>,
-    /// The tokens of the definitions that models were not shown.
-    pub saved_tokens: u64,
-    /// The total time until API requests were passed on, in microseconds.
-    pub model_us: u64,
-    /// The current fault of the shared store, by purpose.
-    pub store: BTreeMap<String, String>,
-    /// The number of faults of the shared store, by kind.
-    pub store_faults: BTreeMap<String, u64>,
-    /// `true` if the last snapshot of the tools could not be built.
-    pub is_outdated: bool,
-    /// Clients that connected.
-    pub sessions: u64,
-    /// Clients that are connected.
-    pub open_sessions: u64,
-}
-
-/// The counts of an upstream.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct UpstreamCounts {
-    /// Calls that have ended.
-    pub calls: u64,
-    /// Calls that were not carried out, by code.
-    pub refused: BTreeMap<String, u64>,
-    /// The total duration of calls, in microseconds.
-    pub call_us: u64,
-    /// The number of times that it became reachable.
-    pub starts: u64,
-    /// `true` if it is reachable.
-    pub up: bool,
 }
 
 impl Counters {

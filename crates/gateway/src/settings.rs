@@ -2,6 +2,7 @@
 
 mod keys;
 mod proxy;
+mod roles;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -21,10 +22,9 @@ use crate::naming;
 
 pub use self::keys::Key;
 pub use self::proxy::{HostTools, ProviderSettings, ProxyMode, ProxySettings};
+pub use self::roles::{DEFAULT_ROLE, Role, Unsafe};
 pub use self::tools::{ToolHints, ToolOverride, ToolOverrides};
 
-/// The role of callers without another role.
-pub const DEFAULT_ROLE: &str = "default";
 /// The name for settings of all other upstreams.
 const ALL: &str = "*";
 
@@ -277,36 +277,6 @@ impl UpstreamRules {
     pub(crate) fn call_time(&self) -> Duration {
         Duration::from_secs(self.call_s)
     }
-}
-
-/// An access policy with a name.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Role {
-    /// The tools that may be seen and run. `exclude`, `quarantine` and `quotas` are not allowed in
-    /// settings, because they name tools that may not exist.
-    pub access: Access,
-    /// Names and patterns of tools that may be neither seen nor run, such as `mail/*`.
-    pub deny: Vec<String>,
-    /// The treatment of calls of unsafe tools.
-    #[serde(rename = "unsafe")]
-    pub marked_unsafe: Unsafe,
-    /// `true` for operators: they may use the console and the metrics and decide about approvals.
-    pub operator: bool,
-}
-
-/// The treatment of calls of unsafe tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Unsafe {
-    /// The tools are hidden.
-    Deny,
-    /// A person must confirm each call.
-    #[default]
-    Confirm,
-    /// The calls run.
-    Allow,
 }
 
 /// Limits of results.

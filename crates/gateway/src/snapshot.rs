@@ -10,6 +10,7 @@ mod review;
 mod servers;
 #[cfg(test)]
 mod tests;
+mod upstream_tools;
 mod visible;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +25,6 @@ use picktools::{
     Access, Catalog, CatalogOptions, Engine, PickError, PickOptions, Query, Selection, Tool,
 };
 use picktools_call::Hydrator;
-use picktools_import::mcp::Server;
 use picktools_provider::{Tokenizer, Translation};
 use picktools_state::keys::digest;
 use picktools_state::{StateStamp, StateStore, lock};
@@ -34,20 +34,12 @@ use self::build::{BuiltTools, SnapshotParts};
 pub(crate) use self::catalog::Notice;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
+pub(crate) use self::upstream_tools::UpstreamTools;
 pub use self::visible::VisibleTools;
 use crate::accounts::MergedTools;
 use crate::pins::{INSTRUCTIONS, Pins};
 use crate::refusal::{Code, Refusal};
-use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe, UpstreamRules};
-
-/// The tools that an upstream sent last.
-pub(crate) struct UpstreamTools {
-    pub(crate) server: Server,
-    pub(crate) rules: UpstreamRules,
-    pub(crate) tools: Vec<Value>,
-    /// Its instructions, empty if it has none; `None` if they are not known.
-    pub(crate) instructions: Option<String>,
-}
+use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe};
 
 /// The tools at one time, with their names. A request uses one snapshot from its start to its end.
 pub struct Snapshot {

@@ -150,6 +150,7 @@ impl ServerDown {
 }
 
 /// The parts of the gateway that an upstream uses.
+#[derive(Clone)]
 pub(crate) struct UpstreamContext {
     pub(crate) environment: Arc<Environment>,
     pub(crate) tool_cache: Option<ToolListCache>,

@@ -319,7 +319,7 @@ async fn admit_operator(
         let token = bearer_token(headers)?;
         let api_key = frontend
             .read_api_keys()
-            .find_operator(token, &hub.settings())?;
+            .find_operator(token, &hub.registry.settings())?;
         api_key.count_request(frontend.store.as_ref()).await?;
         let permit = frontend.limiter.take(&api_key)?;
         Ok((api_key, permit))
@@ -440,7 +440,7 @@ pub fn serve<'a>(
 ) -> BoxFuture<'a, Result<HttpServer, GatewayError>> {
     let serve = async move {
         let hub = gateway.hub();
-        let server = start_server(hub, &hub.settings(), options).await?;
+        let server = start_server(hub, &hub.registry.settings(), options).await?;
         let frontend: Arc<dyn ClientFrontend> = server.frontend.clone();
         gateway.add_frontend(Arc::downgrade(&frontend));
         Ok(server)

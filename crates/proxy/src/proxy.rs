@@ -85,7 +85,7 @@ impl Proxy {
         if let Some(key) = single_header(headers, &PICKTOOLS_KEY)? {
             return Ok(Some(key));
         }
-        let settings = self.hub.settings();
+        let settings = self.hub.registry.settings();
         let has_provider_key = api
             .provider(&settings.proxy)
             .is_some_and(|provider| provider.key_env.is_some());
@@ -125,7 +125,7 @@ impl Proxy {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ProxyFailure::new(status, refusal.message));
         }
-        let settings = Arc::clone(&self.hub.settings());
+        let settings = Arc::clone(&self.hub.registry.settings());
         let Some(provider) = api.provider(&settings.proxy) else {
             let message = "no provider is configured for this API; see `proxy` in the settings";
             return Err(ProxyFailure::new(StatusCode::NOT_FOUND, message));

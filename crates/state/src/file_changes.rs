@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,11 +27,11 @@ const BACKUP_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct FileChanges {
     /// `None` if there is nothing to watch.
-    watched: Option<WatchedFiles>,
+    watched: Option<FileReports>,
 }
 
 #[derive(Clone)]
-struct WatchedFiles {
+struct FileReports {
     reports: watch::Receiver<()>,
     folders: Arc<WatchedFolders>,
 }
@@ -40,6 +41,8 @@ struct WatchedFolders {
     paths: BTreeSet<PathBuf>,
     /// `None` if the system cannot report changes.
     watcher: Mutex<Option<RecommendedWatcher>>,
+    /// `true` if the system watches all of them.
+    is_complete: AtomicBool,
 }
 
 /// The files whose changes are reported.
@@ -56,7 +59,12 @@ impl FileChanges {
     pub fn watch(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut reported = ReportedFiles::default();
         let mut watched_folders = BTreeSet::new();
-        for path in paths {
+        // The target of a link may change while the link stays.
+        let with_targets = paths.into_iter().flat_map(|path| {
+            let target = fs::canonicalize(&path).ok();
+            [Some(path), target].into_iter().flatten()
+        });
+        for path in with_targets {
             if path.is_dir() {
                 let folder = real_path(&path);
                 reported.folders.insert(folder.clone());
@@ -80,49 +88,54 @@ impl FileChanges {
         let folders = Arc::new(WatchedFolders {
             paths: watched_folders,
             watcher: Mutex::new(notify::recommended_watcher(on_event).ok()),
+            is_complete: AtomicBool::new(false),
         });
         folders.watch();
         Self {
-            watched: Some(WatchedFiles { reports, folders }),
+            watched: Some(FileReports { reports, folders }),
         }
     }
 
     /// Waits until a file may have changed since the last call of this method. A caller compares the
     /// files: a report may come without a change.
     pub async fn changed(&mut self) {
-        let Some(WatchedFiles { reports, folders }) = &mut self.watched else {
+        let Some(FileReports { reports, folders }) = &mut self.watched else {
             return std::future::pending().await;
         };
-        let interval = match folders.watch() {
+        let interval = match folders.is_complete.load(Ordering::Relaxed) {
             true => BACKUP_INTERVAL,
             false => POLL_INTERVAL,
         };
-        // Without a watcher there is no sender.
-        match timeout(interval, reports.changed()).await {
-            Ok(Ok(())) | Err(_) => {}
-            Ok(Err(_)) => tokio::time::sleep(interval).await,
+        // Without a watcher, the channel is closed.
+        let report = async {
+            if reports.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        if timeout(interval, report).await.is_err() {
+            // Before the caller looks, so that no change is missed.
+            folders.watch();
         }
     }
 }
 
 impl WatchedFolders {
-    /// Watches the folders, also those that were replaced. Returns `false` if the system cannot watch
-    /// all of them.
-    fn watch(&self) -> bool {
+    /// Watches the folders, also those that were replaced or created since the last call.
+    fn watch(&self) {
         let mut watcher = lock(&self.watcher);
         let Some(watcher) = &mut *watcher else {
-            return false;
+            return;
         };
         let mut is_complete = true;
         for path in &self.paths {
             is_complete &= watcher.watch(path, RecursiveMode::NonRecursive).is_ok();
         }
-        is_complete
+        self.is_complete.store(is_complete, Ordering::Relaxed);
     }
 }
 
 impl ReportedFiles {
-    /// Returns `true` if an event may be a change of the files. Reading is none.
+    /// Returns `true` if an event may be a change of the files. Reading does not count.
     fn may_change_by(&self, event: &Event) -> bool {
         let is_change = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
@@ -194,6 +207,22 @@ mod tests {
         write(&folder.path().join("calls.lock"), "");
         let reported = timeout(Duration::from_secs(1), changes.changed()).await;
         assert!(reported.is_err(), "nothing has changed");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn change_of_the_target_of_a_link_is_reported() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (
+            folder.path().join("link"),
+            folder.path().join("real/settings.json"),
+        );
+        fs::create_dir(folder.path().join("real")).expect("a folder");
+        write(&target, "1");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let mut changes = FileChanges::watch([link]);
+        write(&target, "2");
+        assert!(is_reported(&mut changes).await);
     }
 
     #[tokio::test]

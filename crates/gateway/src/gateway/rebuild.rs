@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use picktools_state::{StateChanges, StateStamp};
@@ -102,7 +101,8 @@ impl UpstreamReports {
         if self.live.is_empty() {
             return;
         }
-        hub.live.send_modify(|live_results| {
+        let snapshot = hub.registry.snapshot();
+        hub.upstreams.update_live_results(|live_results| {
             for (upstream, result) in &self.live {
                 match error {
                     Some(message) => {
@@ -111,7 +111,7 @@ impl UpstreamReports {
                     // After the first live listing the tools are known; a call finds out if the
                     // server is reachable.
                     None if live_results.get(upstream) == Some(&Ok(()))
-                        && !hub.snapshot().failed.contains_key(upstream) => {}
+                        && !snapshot.failed.contains_key(upstream) => {}
                     None => drop(live_results.insert(upstream.clone(), result.clone())),
                 }
             }
@@ -134,9 +134,9 @@ async fn build_snapshot(
     pins: &Option<Pins>,
     upstream_tools: Vec<UpstreamTools>,
 ) -> Result<Snapshot, String> {
-    let (settings, own_catalog) = (hub.settings(), hub.catalog());
+    let (settings, own_catalog) = (hub.registry.settings(), hub.registry.catalog());
     let (pins, store) = (pins.clone(), hub.store.clone());
-    let previous = Arc::clone(&hub.snapshot.borrow());
+    let previous = hub.registry.snapshot();
     let build_result = tokio::task::spawn_blocking(move || -> Result<Snapshot, String> {
         let snapshot = Snapshot::build(
             settings,
@@ -225,7 +225,7 @@ pub(super) async fn rebuild_snapshots(
                 Some(listing) => new_listings.push(listing),
                 None => return,
             },
-            () = hub.replaced.notified() => {}
+            () = hub.registry.rebuild_requested() => {}
             () = state_changes.changed(), if pins.is_some() => {
                 let current_stamp = approvals_stamp(&pins).await;
                 if current_stamp == stamp {
@@ -246,7 +246,7 @@ pub(super) async fn rebuild_snapshots(
         new_listings
             .into_iter()
             .for_each(|listing| reports.record(listing));
-        let upstreams = hub.upstreams();
+        let upstreams = hub.upstreams.all();
         let build_result = build_snapshot(&hub, &pins, reports.collect_tools(&upstreams)).await;
         last_attempt = Instant::now();
         let error = match build_result {
@@ -257,7 +257,7 @@ pub(super) async fn rebuild_snapshots(
                 let snapshot = Arc::new(snapshot);
                 hub.journal.record_policy(&snapshot);
                 reports.record_failures(&snapshot.failed);
-                let previous = hub.snapshot.send_replace(Arc::clone(&snapshot));
+                let previous = hub.registry.publish(Arc::clone(&snapshot));
                 warn_of_quarantine(&previous, &snapshot);
                 count_failures(&hub, &previous, &snapshot);
                 notice_log.log(&snapshot, reports.is_complete(&upstreams));
@@ -273,14 +273,14 @@ pub(super) async fn rebuild_snapshots(
                 "cannot build a new snapshot; the current one stays in use"
             );
         }
-        hub.build_failed.store(error.is_some(), Ordering::Relaxed);
+        hub.registry.record_build(error.is_some());
         hub.meter.record(&GatewayEvent::Snapshot {
             is_current: error.is_none(),
         });
         reports.publish(&hub, error.as_ref());
         last_error = error;
         if reports.is_complete(&upstreams) {
-            hub.complete.send_replace(true);
+            hub.registry.record_complete();
         }
     }
 }

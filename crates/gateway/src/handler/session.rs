@@ -1,31 +1,26 @@
 //! The session of a client: the tools that are listed to it, and its notifications about changes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use picktools::Tool as CatalogTool;
-use picktools_provider::Tokenizer;
 use picktools_state::lock;
-use rmcp::RoleServer;
 use rmcp::model::LoggingLevel;
-use rmcp::service::{Peer, RequestContext};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::{Handler, NOTIFY_TIMEOUT, session_id};
 use crate::calls::Caller;
-use crate::front;
 use crate::hub::Hub;
-use crate::large_results;
 use crate::metrics::GatewayEvent;
-use crate::sessions::{SessionTools, Sessions};
-use crate::settings::Mode;
-use crate::snapshot::{ListDigests, Snapshot, View};
+use crate::sessions::SessionTools;
+use crate::snapshot::{ListDigests, Snapshot};
 use crate::upstream::Owner;
 
+/// The time that a client has to accept a notification before the notification is dropped.
+pub(super) const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most tools that a dynamic list adds.
 const MAX_JOINED: usize = 64;
 
@@ -89,7 +84,7 @@ impl Session {
     }
 
     /// Adds definitions to a dynamic list, and returns the new ones.
-    fn add(&self, definitions: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    pub(super) fn add(&self, definitions: impl IntoIterator<Item = Value>) -> Vec<Value> {
         let mut joined = lock(&self.joined);
         let first_new = joined.len();
         for definition in definitions {
@@ -102,180 +97,6 @@ impl Session {
             }
         }
         joined[first_new..].to_vec()
-    }
-}
-
-impl Handler {
-    /// Returns the tools that are listed to the client. The first request after all upstreams have
-    /// reported decides; the decision then stays.
-    pub(super) fn session_tools(&self, snapshot: &Snapshot, view: &View) -> SessionTools {
-        let decide = || {
-            let max_tokens = snapshot
-                .settings
-                .pass_through_tokens
-                .unwrap_or(front::PASS_THROUGH_TOKENS);
-            let mode = match snapshot.settings.mode {
-                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= max_tokens => {
-                    Mode::PassThrough
-                }
-                Mode::Auto => Mode::Search,
-                configured => configured,
-            };
-            let servers_down = self.gateway.servers_down(view);
-            let front = front::definitions(view, &servers_down);
-            let tokens = Tokenizer::O200k.count(&json!(front).to_string());
-            SessionTools {
-                mode,
-                front,
-                tokens,
-            }
-        };
-        if !self.gateway.is_complete() && self.session.session_tools.get().is_none() {
-            // The tools that are still missing may be too many for this decision.
-            self.session.has_partial_list.store(true, Ordering::Relaxed);
-            return decide();
-        }
-        self.session.session_tools.get_or_init(decide).clone()
-    }
-
-    pub(super) fn list_definitions(
-        &self,
-        snapshot: &Snapshot,
-        view: &View,
-        owner: &Owner,
-    ) -> Vec<Value> {
-        let SessionTools {
-            mode,
-            front,
-            tokens,
-        } = self.session_tools(snapshot, view);
-        let all_tokens = snapshot.tokens(view);
-        let mut always_listed = Vec::new();
-        let tokens = if mode == Mode::PassThrough {
-            all_tokens
-        } else {
-            always_listed = snapshot.shown_definitions(view, &view.always_listed);
-            tokens + Tokenizer::O200k.count(&json!(always_listed).to_string())
-        };
-        self.gateway
-            .meter
-            .record(&GatewayEvent::List { tokens, all_tokens });
-        let mut read_result = None;
-        // Without sessions, each request has a session of its own.
-        if self.session.reads_results.load(Ordering::Relaxed)
-            || self.gateway.large_results.has_any(owner)
-        {
-            read_result = Some(large_results::definition());
-        }
-        let mut definitions = match mode {
-            Mode::PassThrough => snapshot.shown_definitions(view, &view.tools),
-            _ => Vec::from(front),
-        };
-        // In the search mode, it is called through the front tools.
-        if matches!(mode, Mode::PassThrough | Mode::Dynamic) {
-            definitions.extend(read_result);
-        }
-        definitions.extend(always_listed);
-        if mode == Mode::Dynamic {
-            for joined in lock(&self.session.joined).iter() {
-                let is_same = |listed: &Value| listed["name"] == joined["name"];
-                if !definitions.iter().any(is_same) {
-                    definitions.push(joined.clone());
-                }
-            }
-        }
-        definitions
-    }
-
-    /// Adds tools that were found, described or called to a dynamic list, and notifies the client.
-    pub(super) async fn add_to_list(
-        &self,
-        snapshot: &Snapshot,
-        tools: &[Arc<CatalogTool>],
-        context: &RequestContext<RoleServer>,
-    ) {
-        let Ok(view) = snapshot.view(&self.caller(context).role) else {
-            return;
-        };
-        self.load_shared_session(context).await;
-        if self
-            .session
-            .session_tools
-            .get()
-            .is_none_or(|session_tools| session_tools.mode != Mode::Dynamic)
-        {
-            return;
-        }
-        let added = self.session.add(snapshot.shown_definitions(&view, tools));
-        if added.is_empty() {
-            return;
-        }
-        if let Some((sessions, session)) = self.shared(context) {
-            sessions.add_definitions(session, &added).await;
-        }
-        notify_list_changed(context);
-    }
-
-    /// Returns the shared sessions, and the session id of a request.
-    pub(super) fn shared<'a>(
-        &'a self,
-        context: &'a RequestContext<RoleServer>,
-    ) -> Option<(&'a Sessions, &'a str)> {
-        let parts = context.extensions.get::<http::request::Parts>()?;
-        let session = session_id(parts)?;
-        let sessions = self.gateway.sessions.as_ref()?;
-        Some((sessions, session))
-    }
-
-    /// Loads the session's list from the shared store, if another gateway decided it or added
-    /// tools.
-    pub(super) async fn load_shared_session(&self, context: &RequestContext<RoleServer>) {
-        let Some((sessions, session)) = self.shared(context) else {
-            return;
-        };
-        if self.session.session_tools.get().is_none()
-            && let Some(session_tools) = sessions.load_tools(session).await
-        {
-            let _decided_meanwhile = self.session.session_tools.set(session_tools);
-        }
-        if self
-            .session
-            .session_tools
-            .get()
-            .is_some_and(|session_tools| session_tools.mode == Mode::Dynamic)
-        {
-            self.session.add(sessions.load_definitions(session).await);
-        }
-    }
-
-    /// Lists the tool that reads large results, unless the client reaches it by another one.
-    pub(super) fn list_read_result(&self, context: &RequestContext<RoleServer>) {
-        let session_tools = self.session.session_tools.get();
-        let lists_it =
-            session_tools.is_some_and(|session_tools| session_tools.mode != Mode::Search);
-        if !lists_it || self.session.reads_results.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        notify_list_changed(context);
-    }
-
-    /// Notifies a client when its list of tools changes.
-    pub(super) fn watch(&self, role: Arc<str>, peer: Peer<RoleServer>) {
-        let session = Arc::downgrade(&self.session);
-        let snapshots = self.gateway.snapshots();
-        let watched = tokio::spawn(async move {
-            let is_shown_all = || {
-                let session = session.upgrade()?;
-                let session_tools = session.session_tools.get();
-                let is_partial = session.has_partial_list.load(Ordering::Relaxed);
-                Some(session_tools.map_or(is_partial, |tools| tools.mode == Mode::PassThrough))
-            };
-            let notify = || async { peer.notify_tool_list_changed().await.is_ok() };
-            notify_changes(snapshots, &role, is_shown_all, notify).await;
-        });
-        if let Some(previous) = lock(&self.session.watch).replace(watched.abort_handle()) {
-            previous.abort();
-        }
     }
 }
 
@@ -315,12 +136,4 @@ pub(super) async fn notify_changes<T, F>(
             return;
         }
     }
-}
-
-/// Notifies a client that the list of tools changed, without waiting for it.
-fn notify_list_changed(context: &RequestContext<RoleServer>) {
-    let peer = context.peer.clone();
-    drop(tokio::spawn(async move {
-        drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
-    }));
 }

@@ -7,7 +7,8 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value};
 
-use super::{Handler, is_server_tool, takes_name_and_arguments};
+use super::Handler;
+use super::front_request::{is_server_tool, takes_name_and_arguments};
 use crate::api_keys::KeyRateLimit;
 use crate::elicitations::InputAnswers;
 use crate::naming::{self, CALL};
@@ -40,9 +41,10 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
         let caller = self.caller(context);
-        let view = self.gateway.snapshot().view(&caller.role)?;
+        let view = self.gateway.registry.snapshot().view(&caller.role)?;
         let is_front_tool = |name: &str| {
-            naming::is_own_name(name) && !is_server_tool(&self.gateway.snapshot(), &view, name)
+            naming::is_own_name(name)
+                && !is_server_tool(&self.gateway.registry.snapshot(), &view, name)
         };
         let name = tolerance::front_name(&call.name);
         if name == CALL && is_front_tool(name) {
@@ -55,8 +57,11 @@ impl Handler {
             return Box::pin(self.handle_call(name, arguments, InputAnswers::default(), context))
                 .await;
         }
-        self.gateway.wait_for_tool(&caller.role, &call.name).await;
-        let snapshot = self.gateway.snapshot();
+        self.gateway
+            .registry
+            .wait_for_tool(&caller.role, &call.name)
+            .await;
+        let snapshot = self.gateway.registry.snapshot();
         let view = snapshot.view(&caller.role)?;
         let runner = self.runner(&caller, context);
         let outcome = runner.run_use(snapshot, view, call).await?;

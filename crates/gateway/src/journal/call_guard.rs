@@ -4,20 +4,20 @@ use std::time::Instant;
 
 use picktools_call::{HydratedCall, Repair};
 
-use super::Journal;
 use super::entry::{CANCELLED, CallEntry, JournalEvent, RewrittenArguments};
+use super::sender::JournalSender;
 
 /// A guard that records a call when it ends, even if the caller drops it early.
 pub(crate) struct CallEntryGuard<'a> {
-    journal: &'a Journal,
+    sender: &'a JournalSender,
     call: Option<CallEntry>,
     started: Instant,
 }
 
 impl<'a> CallEntryGuard<'a> {
-    pub(super) fn new(journal: &'a Journal, call: Option<CallEntry>) -> Self {
+    pub(super) fn new(sender: &'a JournalSender, call: Option<CallEntry>) -> Self {
         Self {
-            journal,
+            sender,
             call,
             started: Instant::now(),
         }
@@ -43,7 +43,7 @@ impl<'a> CallEntryGuard<'a> {
 
     fn record(&mut self, outcome: &'static str) {
         if let Some(call) = self.call.take() {
-            self.journal.send_event(JournalEvent::Call(
+            self.sender.send(JournalEvent::Call(
                 Box::new(call),
                 outcome,
                 self.started.elapsed(),

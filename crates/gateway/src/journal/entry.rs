@@ -11,7 +11,6 @@ use picktools_runtime::redact_arguments;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::SelectionEvent;
 use crate::snapshot::Snapshot;
 
 /// The outcome of a call whose caller went away.
@@ -71,6 +70,28 @@ pub(super) enum JournalEvent {
     Call(Box<CallEntry>, &'static str, Duration),
     Approval(Box<Approval>),
     PolicyChange(Arc<Snapshot>),
+}
+
+/// A selection with its caller.
+pub struct SelectionEvent<'a> {
+    /// The name of the caller's key.
+    pub key: &'a str,
+    /// The caller's role.
+    pub role: &'a str,
+    /// The engine that made the selection.
+    pub engine: &'a Engine,
+    /// The owner of its state, if that is not the key.
+    pub session: Option<&'a str>,
+    /// The route of the request.
+    pub via: RequestRoute,
+    /// The request.
+    pub query: &'a Query,
+    /// The pick options.
+    pub options: &'a PickOptions,
+    /// The selection.
+    pub selection: &'a Selection,
+    /// The duration.
+    pub time: Duration,
 }
 
 /// A selection that becomes an entry.

@@ -1,6 +1,6 @@
 //! Tests of written entries, of watchers, and of a disk that refuses.
 
-use picktools::{Catalog, Tool};
+use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 use picktools_audit::{AuditSettings, Record, verify};
 use picktools_provider::Arguments;
 use picktools_state::StateError;

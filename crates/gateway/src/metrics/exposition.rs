@@ -12,7 +12,8 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{GatewayCounts, GatewayEvent};
+use super::counts::GatewayCounts;
+use super::event::GatewayEvent;
 
 /// The upper bounds of the duration histograms, in seconds.
 const DURATION_BOUNDS: [f64; 15] = [

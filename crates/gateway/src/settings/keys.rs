@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{DEFAULT_ROLE, Role};
+use super::roles::{DEFAULT_ROLE, Role};
 
 /// SHA-256 of the empty text. A key with it would accept a request with an empty key.
 const EMPTY_DIGEST: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

@@ -9,7 +9,7 @@ use picktools_check::{CheckReport, Severity};
 use picktools_state::StateStamp;
 use serde_json::{Value, json};
 
-use super::UpstreamTools;
+use super::upstream_tools::UpstreamTools;
 use crate::pins::{DefinitionFindings, INSTRUCTIONS, Pins, ServerListing};
 use crate::settings::Settings;
 

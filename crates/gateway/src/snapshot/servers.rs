@@ -9,7 +9,7 @@ use picktools::{CatalogOptions, Tool};
 use picktools_call::Hydrator;
 use serde_json::json;
 
-use super::UpstreamTools;
+use super::upstream_tools::UpstreamTools;
 use crate::settings::Settings;
 
 /// The name of the tool that stands for a server without tools.

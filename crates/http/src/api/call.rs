@@ -50,13 +50,16 @@ pub(super) async fn call(
     Extension(limit): Extension<KeyRateLimit>,
     Body(call): Body<ApiToolCall>,
 ) -> Result<Response, Problem> {
-    if !api.hub.settings().http.calls {
+    if !api.hub.registry.settings().http.calls {
         let message = "calls are disabled; the operator enables them with \"http\": \
                        {\"calls\": true} in the settings";
         return Err(Problem::new(StatusCode::FORBIDDEN, "calls_off", message));
     }
-    api.hub.wait_for_listings().await;
-    api.hub.wait_for_tool(&sender.role, &call.name).await;
+    api.hub.registry.wait_for_listings().await;
+    api.hub
+        .registry
+        .wait_for_tool(&sender.role, &call.name)
+        .await;
     let owner = Owner::from_key(&sender.key);
     let caller = Caller {
         role: sender.role,
@@ -100,8 +103,8 @@ async fn run_use(
     call: ToolCall,
 ) -> Result<CallToolResponse, Refusal> {
     let role = &runner.caller.role;
-    api.hub.wait_for_tool(role, &call.name).await;
-    let snapshot = api.hub.snapshot();
+    api.hub.registry.wait_for_tool(role, &call.name).await;
+    let snapshot = api.hub.registry.snapshot();
     let view = snapshot.view(role)?;
     let outcome = runner.run_use(snapshot, view, call).await?;
     Ok(outcome.response)

@@ -17,8 +17,8 @@ impl Api {
     ///
     /// A request waits a short time for upstreams that have not listed their tools yet.
     pub(super) async fn view(&self, role: &str) -> Result<(Arc<Snapshot>, Arc<View>), Problem> {
-        self.hub.wait_for_listings().await;
-        let snapshot = self.hub.snapshot();
+        self.hub.registry.wait_for_listings().await;
+        let snapshot = self.hub.registry.snapshot();
         let view = snapshot.view(role)?;
         Ok((snapshot, view))
     }

@@ -117,7 +117,7 @@ pub(super) async fn try_request(
             "unknown role; reload the page",
         ));
     }
-    let snapshot = hub.snapshot();
+    let snapshot = hub.registry.snapshot();
     let view = snapshot
         .view(&form.role)
         .map_err(ConsoleError::from_refusal)?;
@@ -422,7 +422,7 @@ fn stages(selection: &Selection) -> Vec<StageView> {
 
 /// Returns the names of all roles, the default role first.
 pub(super) fn role_names(hub: &Hub) -> Vec<String> {
-    let settings = hub.settings();
+    let settings = hub.registry.settings();
     let others = settings
         .roles
         .keys()

@@ -66,7 +66,7 @@ pub(super) async fn list(
     State(hub): State<Arc<Hub>>,
     Query(query): Query<CatalogQuery>,
 ) -> Result<Html<String>, ConsoleError> {
-    let snapshot = hub.snapshot();
+    let snapshot = hub.registry.snapshot();
     run_blocking(move || render(&catalog_fragment(&snapshot, &query))).await
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn tool(
     State(hub): State<Arc<Hub>>,
     Query(query): Query<ToolQuery>,
 ) -> Result<Html<String>, ConsoleError> {
-    let snapshot = hub.snapshot();
+    let snapshot = hub.registry.snapshot();
     run_blocking(move || {
         let tools = snapshot.engine.catalog().tools();
         let tool = tools.iter().find(|tool| tool.id == query.id);

@@ -120,13 +120,14 @@ pub(crate) async fn add_security_headers(request: Request, next: Next) -> Respon
 
 async fn sections(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleError> {
     let servers = hub
-        .upstreams()
+        .upstreams
+        .all()
         .iter()
         .map(|upstream| upstream.server.name.clone())
         .collect();
     render(&SectionsFragment {
         roles: role_names(&hub),
         servers,
-        tools: hub.snapshot().engine.catalog().len(),
+        tools: hub.registry.snapshot().engine.catalog().len(),
     })
 }

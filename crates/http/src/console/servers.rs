@@ -39,7 +39,8 @@ struct ServerRow {
 
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleError> {
     let mut servers: Vec<ServerRow> = hub
-        .upstreams()
+        .upstreams
+        .all()
         .iter()
         .map(|upstream| server_row(&hub, upstream))
         .collect();
@@ -57,7 +58,7 @@ pub(super) enum UpstreamState {
 }
 
 pub(super) fn upstream_state(hub: &Hub, upstream: &Upstream) -> UpstreamState {
-    let listing = hub.live_result(&upstream.server.name);
+    let listing = hub.upstreams.live_result(&upstream.server.name);
     match (listing, upstream.down_reason()) {
         (_, Some(reason)) | (Some(Err(reason)), None) => UpstreamState::Down(reason),
         (Some(Ok(())), None) => UpstreamState::Up,
@@ -66,7 +67,7 @@ pub(super) fn upstream_state(hub: &Hub, upstream: &Upstream) -> UpstreamState {
 }
 
 fn server_row(hub: &Hub, upstream: &Upstream) -> ServerRow {
-    let (name, snapshot) = (&upstream.server.name, hub.snapshot());
+    let (name, snapshot) = (&upstream.server.name, hub.registry.snapshot());
     let (state, down_reason) = match upstream_state(hub, upstream) {
         UpstreamState::Up => ("up", None),
         UpstreamState::Starting => ("starting", None),

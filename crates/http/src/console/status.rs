@@ -53,7 +53,7 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Json<StatusRepor
     // Approvals are in files, and tokens take long to count.
     run_blocking(move || {
         let mut servers = Vec::new();
-        for upstream in hub.upstreams() {
+        for upstream in hub.upstreams.all() {
             servers.push(server_status(&hub, &upstream)?);
         }
         Ok(Json(StatusReport {
@@ -71,7 +71,7 @@ fn server_status(hub: &Hub, upstream: &Upstream) -> Result<ServerStatus, Console
         UpstreamState::Starting => ("starting", None),
         UpstreamState::Down(reason) => ("down", Some(reason)),
     };
-    let snapshot = hub.snapshot();
+    let snapshot = hub.registry.snapshot();
     let mut definitions = Vec::new();
     for tool in snapshot.engine.catalog().tools() {
         if tool.source.as_ref() == Some(name) {
@@ -93,7 +93,7 @@ fn server_status(hub: &Hub, upstream: &Upstream) -> Result<ServerStatus, Console
         quarantined: BTreeMap::new(),
         findings: Vec::new(),
     };
-    if let Some(pins) = &hub.pins {
+    if let Some(pins) = &hub.approvals.pins {
         let quarantined = pins.quarantined_of(&upstream.server).map_err(|error| {
             ConsoleError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         })?;

@@ -120,7 +120,7 @@ fn require_pins(hub: &Hub) -> Result<Pins, ConsoleError> {
             "this gateway trusts all definitions; none is quarantined",
         )
     };
-    hub.pins.clone().ok_or_else(disabled)
+    hub.approvals.pins.clone().ok_or_else(disabled)
 }
 
 /// Returns the queue, or an error if calls do not wait for an operator.
@@ -131,7 +131,7 @@ fn require_queue(hub: &Hub) -> Result<CallQueue, ConsoleError> {
             "this gateway does not queue calls for an operator",
         )
     };
-    hub.queue.clone().ok_or_else(disabled)
+    hub.approvals.queue.clone().ok_or_else(disabled)
 }
 
 /// Refuses a decision if the audit log cannot record it.
@@ -164,6 +164,7 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Co
 pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, ConsoleError> {
     run_blocking(move || {
         let quarantined = hub
+            .approvals
             .pins
             .as_ref()
             .map(Pins::quarantined)
@@ -171,6 +172,7 @@ pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, Console
             .map_err(|error| state_error(&error))?
             .unwrap_or_default();
         let calls = hub
+            .approvals
             .queue
             .as_ref()
             .map(CallQueue::pending)
@@ -192,7 +194,7 @@ fn waiting_fragment(hub: &Hub) -> Result<WaitingFragment, ConsoleError> {
         calls: Vec::new(),
         remembered: Vec::new(),
     };
-    if let Some(pins) = &hub.pins {
+    if let Some(pins) = &hub.approvals.pins {
         for (id, quarantined) in pins.quarantined().map_err(|error| state_error(&error))? {
             let approved = pins.approved(&id).map_err(|error| state_error(&error))?;
             let list = if quarantined.denied {
@@ -203,7 +205,7 @@ fn waiting_fragment(hub: &Hub) -> Result<WaitingFragment, ConsoleError> {
             list.push(definition_view(id, &quarantined, approved.as_ref()));
         }
     }
-    if let Some(queue) = &hub.queue {
+    if let Some(queue) = &hub.approvals.queue {
         for (id, call) in queue.pending().map_err(|error| state_error(&error))? {
             fragment.calls.push(CallView::new(id, call));
         }

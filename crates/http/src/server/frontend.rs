@@ -332,6 +332,6 @@ impl HttpFrontend {
 
     /// Returns `true` for an operator, and for everybody if the settings have no keys.
     pub(super) fn may_read_metrics(&self, hub: &Hub, api_key: &ApiKey) -> bool {
-        self.read_api_keys().is_keyless() || hub.settings().role(&api_key.role).operator
+        self.read_api_keys().is_keyless() || hub.registry.settings().role(&api_key.role).operator
     }
 }

@@ -86,13 +86,13 @@ async fn ready(State(status): State<StatusState>) -> Response {
     if let Err(refusal) = status.hub.journal.ready() {
         return Problem::from(refusal).into_response();
     }
-    if status.hub.is_outdated() {
+    if status.hub.registry.is_outdated() {
         let message = "the tools cannot be updated; see the log of the gateway";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outdated", message).into_response();
     }
-    if status.hub.is_complete() {
+    if status.hub.registry.is_complete() {
         let mut text = status.status_text("ready");
-        let failed = status.hub.snapshot().failed.len();
+        let failed = status.hub.registry.snapshot().failed.len();
         if failed > 0 {
             text.push_str(&format!("servers whose tools cannot be used: {failed}\n"));
         }

@@ -1,9 +1,9 @@
 //! Reports of changes in a shared store.
 //!
-//! Whoever changes state adds an entry to a short stream beside it. One thread of each process waits
-//! for the next entry, so that idle gateways need not ask for each state again and again. While the
-//! store cannot be waited for, the thread reports at short intervals, and the requests of the
-//! readers find out why.
+//! Each change of state adds an entry to a short stream beside it. One thread of each process waits
+//! for the next entry, so that idle gateways need not ask for each state again and again. While
+//! there is a fault, the thread reports at short intervals, and the requests of the readers find out
+//! if it has ended.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
