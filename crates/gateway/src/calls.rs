@@ -23,7 +23,7 @@ use rmcp::model::CallToolResponse;
 use tracing::Instrument;
 
 use self::confirm::ConfirmedCall;
-use self::record::CallRecord;
+use self::record::CallRecorder;
 use self::resolve::ResolvedCall;
 use self::runner::CallStop;
 pub use self::runner::{CallOutcome, CallRunner, Caller};
@@ -48,36 +48,24 @@ impl CallRunner<'_> {
             self.gateway.journal.ready()?;
             let started = Instant::now();
             let mut resolved = ResolvedCall::new(&view, call);
-            let mut record = CallRecord::begin(self, &resolved, started);
+            let mut record = CallRecorder::begin(self, &resolved, started);
             let span = record.span();
-            let outcome = self
-                .carry_out(snapshot, view, &mut resolved, input_answers, &mut record)
-                .instrument(span)
-                .await
-                .or_else(CallStop::into_outcome);
+            let stages = async {
+                let call = resolved.routed()?;
+                let authorised = self.authorise(snapshot, view, call).await?;
+                let hydrated = self.validate(&authorised.view, call).await?;
+                record.note_rewrite(&hydrated);
+                let ConfirmedCall { call, answers } =
+                    self.confirm(&authorised, hydrated, input_answers).await?;
+                let result = self.send(&authorised, &call, answers).await?;
+                Ok(self.bound_and_scan(authorised, &call, result).await?)
+            };
+            let outcome = stages.instrument(span).await;
+            let outcome = outcome.or_else(CallStop::into_outcome);
             record.finish(&outcome);
             outcome
         };
         run.boxed()
-    }
-
-    /// Takes a call from the definition of its tool to the answer.
-    async fn carry_out(
-        &self,
-        snapshot: Arc<Snapshot>,
-        view: Arc<View>,
-        resolved: &mut ResolvedCall,
-        input_answers: InputAnswers,
-        record: &mut CallRecord<'_>,
-    ) -> Result<CallOutcome, CallStop> {
-        let call = resolved.routed()?;
-        let authorised = self.authorise(snapshot, view, call).await?;
-        let hydrated = self.validate(&authorised.view, call).await?;
-        record.note_rewrite(&hydrated);
-        let ConfirmedCall { call, answers } =
-            self.confirm(&authorised, hydrated, input_answers).await?;
-        let result = self.send(&authorised, &call, answers).await?;
-        Ok(self.bound_and_scan(authorised, &call, result).await?)
     }
 
     /// Runs a use of a parallel call, and records it. A use that asks the client a question is

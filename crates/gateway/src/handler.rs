@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
-use picktools_provider::ToolCall;
 use picktools_state::lock;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
@@ -130,7 +129,14 @@ impl Handler {
         let snapshot = self.gateway.registry.snapshot();
         let view = snapshot.view(&caller.role)?;
         match FrontRequest::new(&snapshot, &view, name, arguments)? {
-            FrontRequest::Run(call) => self.run(snapshot, view, call, input_answers, context).await,
+            FrontRequest::Run(call) => match view.hydrator.parallel_uses(&call) {
+                Some(uses) => Ok(self.run_uses(uses, context).await.into()),
+                None => {
+                    let runner = self.runner(&caller, context);
+                    let outcome = runner.run(snapshot, view, call, input_answers).await?;
+                    Ok(self.list_outcome(outcome, context).await)
+                }
+            },
             FrontRequest::Search(arguments) => {
                 let found = self.search(&snapshot, &view, &caller, &arguments).await?;
                 Ok(self.answer(&snapshot, found, context).await)
@@ -227,24 +233,6 @@ impl Handler {
             level: self.level(context),
             context: Some(context),
         }
-    }
-
-    /// Runs a tool, or the uses of a parallel call.
-    async fn run(
-        &self,
-        snapshot: Arc<Snapshot>,
-        view: Arc<View>,
-        call: ToolCall,
-        input_answers: InputAnswers,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
-        if let Some(uses) = view.hydrator.parallel_uses(&call) {
-            return Ok(self.run_uses(uses, context).await.into());
-        }
-        let caller = self.caller(context);
-        let runner = self.runner(&caller, context);
-        let outcome = runner.run(snapshot, view, call, input_answers).await?;
-        Ok(self.list_outcome(outcome, context).await)
     }
 
     /// Adds a tool that ran to a dynamic list, and the tool that reads the rest of a cut result.

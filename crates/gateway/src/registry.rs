@@ -35,8 +35,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Creates the registry with the snapshot of the settings and the catalog. It is complete from
-    /// the start if there are no upstreams.
+    /// Creates the registry with the snapshot of the settings and the catalog. Without upstreams it
+    /// is complete from the start.
     pub(crate) fn new(
         first_snapshot: Snapshot,
         catalog: Option<Catalog>,

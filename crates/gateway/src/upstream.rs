@@ -1,8 +1,10 @@
 //! Upstreams: their connections, health, circuit breakers and restarts.
 
 mod change_pauses;
+mod circuit;
+mod tool_list_watcher;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,14 +20,16 @@ use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
 use serde::Serialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
-use self::change_pauses::ChangePauses;
+pub(crate) use self::circuit::CircuitChange;
+use self::circuit::UpstreamCircuit;
+pub(crate) use self::tool_list_watcher::ToolListWatcher;
 use crate::fair_shares::largest_holder;
 use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
 use crate::refusal::{Code, Refusal};
-use crate::settings::{Share, Start, UpstreamRules};
+use crate::settings::{Share, UpstreamRules};
 use crate::text_scan::TextScan;
 
 /// The time that a call waits for a free call slot.
@@ -35,17 +39,6 @@ const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// The part of the time of a call in which a ping must be answered.
 const PING_SHARE: u32 = 4;
-/// The circuit breaker opens after this many failures within this time, for a first and a longest
-/// pause.
-const MAX_FAILURES: usize = 5;
-const FAILURE_WINDOW: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_secs(30);
-const MAX_PAUSE: Duration = Duration::from_secs(600);
-/// The first and the longest backoff before a restart.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// The interval between listings of an upstream that does not report changes.
-const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 /// The most connections of owners, and the number of them that each key may have in any case.
 const MAX_OWNED: usize = 32;
 const GUARANTEED: usize = 4;
@@ -206,26 +199,11 @@ impl Slot {
 /// The health of an upstream.
 #[derive(Default)]
 struct UpstreamHealth {
-    failures: VecDeque<Instant>,
-    open_until: Option<Instant>,
-    /// The number of times the circuit breaker opened since the last answer.
-    times_opened: u32,
+    circuit: UpstreamCircuit,
     /// The reason why it is unreachable, and since when, in seconds since 1970.
     down: Option<(String, u64)>,
     /// The connection whose end was recorded last.
     ended: Option<Weak<Connection>>,
-    /// The time until which the circuit breaker of another gateway is open.
-    remote_open_until: Option<Instant>,
-    /// `true` if other gateways must learn that the circuit breaker opened or closed.
-    has_circuit_change: bool,
-}
-
-/// A change of a circuit breaker, for other gateways.
-pub(crate) enum CircuitChange {
-    /// It opened for this time.
-    Opened(Duration),
-    /// It closed.
-    Closed,
 }
 
 /// The use of a connection by one call.
@@ -530,33 +508,24 @@ impl Upstream {
     /// Returns the change that other gateways must learn, once. A program is local to its gateway,
     /// so its failures say nothing about others.
     pub(crate) fn take_circuit_change(&self) -> Option<CircuitChange> {
-        let mut health = lock(&self.health);
-        if !std::mem::take(&mut health.has_circuit_change)
-            || matches!(self.server.transport, ServerTransport::Stdio { .. })
-        {
-            return None;
-        }
-        match remaining_time(health.open_until) {
-            Some(remaining) => Some(CircuitChange::Opened(remaining)),
-            None => Some(CircuitChange::Closed),
-        }
+        let change = lock(&self.health).circuit.take_change();
+        let is_program = matches!(self.server.transport, ServerTransport::Stdio { .. });
+        change.filter(|_| !is_program)
     }
 
     /// Keeps a change that could not be published.
     pub(crate) fn restore_circuit_change(&self) {
-        lock(&self.health).has_circuit_change = true;
+        lock(&self.health).circuit.restore_change();
     }
 
     /// Opens the circuit breaker for as long as another gateway's is open, up to a limit.
     pub(crate) fn open_remote_circuit(&self, time: Option<Duration>) {
-        lock(&self.health).remote_open_until =
-            time.map(|time| Instant::now() + time.min(MAX_PAUSE));
+        lock(&self.health).circuit.open_remote(time);
     }
 
     fn check_circuit(&self) -> Result<(), Refusal> {
         let health = lock(&self.health);
-        let until = health.open_until.max(health.remote_open_until);
-        let Some(remaining) = remaining_time(until) else {
+        let Some(remaining) = health.circuit.remaining() else {
             return Ok(());
         };
         let cause = match &health.down {
@@ -589,155 +558,15 @@ impl Upstream {
         tracing::info!(
             target: "picktools::gateway", server = %self.server.name, cause, "server failed"
         );
-        let now = Instant::now();
-        let mut health = lock(&self.health);
-        health.failures.push_back(now);
-        while health
-            .failures
-            .front()
-            .is_some_and(|&first| now.duration_since(first) > FAILURE_WINDOW)
-        {
-            health.failures.pop_front();
-        }
-        let was_open = health.open_until.take_if(|until| *until <= now).is_some();
-        if was_open || health.failures.len() >= MAX_FAILURES {
-            let time = FIRST_PAUSE
-                .saturating_mul(1 << health.times_opened.min(5))
-                .min(MAX_PAUSE);
-            health.open_until = Some(now + time);
-            health.has_circuit_change = true;
+        if lock(&self.health).circuit.record_failure(Instant::now()) {
             self.circuit_changed.notify_one();
-            health.times_opened += 1;
-            health.failures.clear();
         }
     }
 
     /// Records an answer.
     pub(crate) fn record_answer(&self) {
-        let mut health = lock(&self.health);
-        if health.times_opened > 0 || !health.failures.is_empty() {
-            if health.times_opened > 0 {
-                health.has_circuit_change = true;
-                self.circuit_changed.notify_one();
-            }
-            (health.failures, health.open_until, health.times_opened) = (VecDeque::new(), None, 0);
-        }
-    }
-
-    /// Keeps the upstream running, and reports its tools whenever they may have changed.
-    pub(crate) async fn follow(self: Arc<Self>, sender: mpsc::Sender<UpstreamListing>) {
-        let to_listing = |listing, is_live| UpstreamListing {
-            upstream: self.server.name.clone(),
-            listing,
-            is_live,
-        };
-        let mut last_listing: Option<Listing> = None;
-        if let Some(tool_cache) = &self.tool_cache
-            && let Some((listing, _)) = tool_cache.get(&self.server)
-        {
-            if sender
-                .send(to_listing(Ok(listing.clone()), false))
-                .await
-                .is_err()
-            {
-                return;
-            }
-            last_listing = Some(listing);
-        }
-        let mut backoff = FIRST_BACKOFF;
-        let mut change_pauses = ChangePauses::default();
-        let mut has_listed = false;
-        loop {
-            if self.rules.start == Start::Lazy && last_listing.is_some() {
-                self.start_requested.notified().await;
-            }
-            match self
-                .connection(&self.shared, Instant::now() + self.limits().time)
-                .await
-            {
-                Ok(connection) => {
-                    while !connection.is_closed() {
-                        let result = connection
-                            .tools(Instant::now() + self.limits().time, &self.limits())
-                            .await;
-                        let result = match result {
-                            Ok(listing) => {
-                                backoff = FIRST_BACKOFF;
-                                self.set_down(None);
-                                if let (Some(tool_cache), None) =
-                                    (&self.tool_cache, &listing.incomplete)
-                                {
-                                    tool_cache.put(&self.server, &listing);
-                                }
-                                let is_same = |last: &Listing| {
-                                    last.tools == listing.tools
-                                        && last.instructions == listing.instructions
-                                };
-                                if has_listed && last_listing.as_ref().is_some_and(is_same) {
-                                    None
-                                } else {
-                                    Some(Ok(listing))
-                                }
-                            }
-                            Err(message) => {
-                                if connection.is_closed() {
-                                    self.record_end(&connection, &message);
-                                } else {
-                                    self.record_failure(&message);
-                                }
-                                self.set_down(Some(&message));
-                                Some(Err(message))
-                            }
-                        };
-                        let is_failure = matches!(result, Some(Err(_)));
-                        has_listed = true;
-                        if let Some(Ok(listing)) = &result {
-                            last_listing = Some(listing.clone());
-                        }
-                        if let Some(result) = result
-                            && sender.send(to_listing(result, true)).await.is_err()
-                        {
-                            return;
-                        }
-                        if is_failure {
-                            break;
-                        }
-                        tokio::select! {
-                            () = self.shared.listener.changed() => {
-                                let pause = change_pauses.next(Instant::now());
-                                drop(timeout(pause, connection.closed()).await);
-                            }
-                            () = sleep(LISTING_INTERVAL) => {}
-                            () = connection.closed() => {}
-                            () = self.idle(), if self.rules.start == Start::Lazy => end(&self.shared).await,
-                        }
-                    }
-                }
-                Err(refusal) => {
-                    if sender
-                        .send(to_listing(Err(refusal.message), true))
-                        .await
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-            }
-            sleep(backoff).await;
-            backoff = (backoff * 2).min(MAX_BACKOFF);
-        }
-    }
-
-    /// Waits until no call ran for the idle time.
-    async fn idle(&self) {
-        let time = Duration::from_secs(self.rules.idle_s);
-        loop {
-            self.shared.listener.calls.finished().await;
-            let until = *lock(&self.shared.used) + time;
-            if until <= Instant::now() {
-                return;
-            }
-            sleep_until(until.into()).await;
+        if lock(&self.health).circuit.record_answer() {
+            self.circuit_changed.notify_one();
         }
     }
 }
@@ -769,12 +598,6 @@ fn idle_owner(owned: &HashMap<Owner, Arc<Slot>>, holder: &Arc<str>) -> Option<Ow
     }
     let (_, owner) = oldest?;
     Some(owner.clone())
-}
-
-/// Returns the time until an instant, or `None` once the instant has passed.
-fn remaining_time(until: Option<Instant>) -> Option<Duration> {
-    let remaining = until?.saturating_duration_since(Instant::now());
-    (!remaining.is_zero()).then_some(remaining)
 }
 
 /// Returns `true` if a server answers a ping. An error such as "unknown method" is an answer too.

@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use crate::refusal::{Code, Refusal};
 use crate::settings::{Share, UpstreamRules};
-use crate::upstream::{Owner, Upstream, UpstreamContext, UpstreamListing};
+use crate::upstream::{Owner, ToolListWatcher, Upstream, UpstreamContext, UpstreamListing};
 
 /// The time that upstreams have to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The servers of a gateway with their rules, by name.
 pub(crate) type PlannedUpstreams = BTreeMap<String, (Server, UpstreamRules)>;
-/// The results of the last lists: tools, or the reason why there are none.
+/// The results of the last listings, by upstream. An error is the reason of the failure.
 pub(crate) type LiveResults = BTreeMap<String, Result<(), String>>;
 
 /// The upstreams of a gateway.
@@ -99,7 +99,8 @@ impl Upstreams {
             }
             let upstream = Upstream::new(server, rules, self.context.clone());
             self.live.send_modify(|live| drop(live.remove(&name)));
-            let task = tokio::spawn(Arc::clone(&upstream).follow(self.listings.clone()));
+            let watcher = ToolListWatcher::new(Arc::clone(&upstream), self.listings.clone());
+            let task = tokio::spawn(watcher.run());
             if let Some(previous) = following.insert(name.clone(), task) {
                 previous.abort();
             }

@@ -18,8 +18,8 @@ use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
 use crate::repairs;
 
-/// The record of a call. A call that is dropped early is recorded as cancelled.
-pub(super) struct CallRecord<'a> {
+/// The recorder of a call. A call that is dropped early is recorded as cancelled.
+pub(super) struct CallRecorder<'a> {
     gateway: &'a Hub,
     entry: CallEntryGuard<'a>,
     tool: Option<Arc<Tool>>,
@@ -29,7 +29,7 @@ pub(super) struct CallRecord<'a> {
     started: Instant,
 }
 
-impl<'a> CallRecord<'a> {
+impl<'a> CallRecorder<'a> {
     /// Begins the record of a call that arrived at `started`.
     pub(super) fn begin(
         runner: &CallRunner<'a>,

@@ -1,0 +1,183 @@
+//! The task that keeps an upstream running and reports its tools whenever they may have changed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use picktools_mcp::{Connection, Listing};
+use picktools_state::lock;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::change_pauses::ChangePauses;
+use super::{Upstream, UpstreamListing, end};
+use crate::settings::Start;
+
+/// The first and the longest backoff before a restart.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// The interval between listings of an upstream that does not report changes.
+const LISTING_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The watcher of the list of tools of an upstream.
+pub(crate) struct ToolListWatcher {
+    upstream: Arc<Upstream>,
+    listings: mpsc::Sender<UpstreamListing>,
+    /// The last listing, which may be a cached one.
+    last_listing: Option<Listing>,
+    /// `true` once the upstream was asked.
+    has_listed: bool,
+    change_pauses: ChangePauses,
+    backoff: Duration,
+}
+
+/// The reason why a watcher ends: the gateway receives no more listings.
+struct ReceiverClosed;
+
+impl ToolListWatcher {
+    /// Creates the watcher of an upstream.
+    pub(crate) fn new(upstream: Arc<Upstream>, listings: mpsc::Sender<UpstreamListing>) -> Self {
+        Self {
+            upstream,
+            listings,
+            last_listing: None,
+            has_listed: false,
+            change_pauses: ChangePauses::default(),
+            backoff: FIRST_BACKOFF,
+        }
+    }
+
+    /// Follows the upstream as long as the gateway receives its listings.
+    pub(crate) async fn run(mut self) {
+        if self.report_cached().await.is_err() {
+            return;
+        }
+        while self.follow_until_failure().await.is_ok() {
+            sleep(self.backoff).await;
+            self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+        }
+    }
+
+    /// Reports the tools that the upstream had the last time.
+    async fn report_cached(&mut self) -> Result<(), ReceiverClosed> {
+        let Some(tool_cache) = &self.upstream.tool_cache else {
+            return Ok(());
+        };
+        let Some((listing, _)) = tool_cache.get(&self.upstream.server) else {
+            return Ok(());
+        };
+        self.last_listing = Some(listing.clone());
+        self.report(Ok(listing), false).await
+    }
+
+    /// Starts the upstream, and follows it until it ends or fails.
+    async fn follow_until_failure(&mut self) -> Result<(), ReceiverClosed> {
+        let upstream = Arc::clone(&self.upstream);
+        if upstream.rules.start == Start::Lazy && self.last_listing.is_some() {
+            upstream.start_requested.notified().await;
+        }
+        let deadline = Instant::now() + upstream.limits().time;
+        match upstream.connection(&upstream.shared, deadline).await {
+            Ok(connection) => self.follow_connection(&connection).await,
+            Err(refusal) => self.report(Err(refusal.message), true).await,
+        }
+    }
+
+    /// Lists the tools again whenever they may have changed, until the connection ends or fails.
+    async fn follow_connection(
+        &mut self,
+        connection: &Arc<Connection>,
+    ) -> Result<(), ReceiverClosed> {
+        while !connection.is_closed() {
+            let limits = self.upstream.limits();
+            let result = connection
+                .tools(Instant::now() + limits.time, &limits)
+                .await;
+            match result {
+                Ok(listing) => self.record_listing(listing).await?,
+                Err(message) => return self.record_failure(connection, message).await,
+            }
+            self.wait_for_change(connection).await;
+        }
+        Ok(())
+    }
+
+    /// Records the tools of the upstream, and reports them if they are others.
+    async fn record_listing(&mut self, listing: Listing) -> Result<(), ReceiverClosed> {
+        self.backoff = FIRST_BACKOFF;
+        self.upstream.set_down(None);
+        if let (Some(tool_cache), None) = (&self.upstream.tool_cache, &listing.incomplete) {
+            tool_cache.put(&self.upstream.server, &listing);
+        }
+        let is_same = |last: &Listing| {
+            last.tools == listing.tools && last.instructions == listing.instructions
+        };
+        let is_reported = self.has_listed && self.last_listing.as_ref().is_some_and(is_same);
+        self.has_listed = true;
+        if is_reported {
+            return Ok(());
+        }
+        self.last_listing = Some(listing.clone());
+        self.report(Ok(listing), true).await
+    }
+
+    /// Records that the tools could not be listed.
+    async fn record_failure(
+        &mut self,
+        connection: &Arc<Connection>,
+        message: String,
+    ) -> Result<(), ReceiverClosed> {
+        if connection.is_closed() {
+            self.upstream.record_end(connection, &message);
+        } else {
+            self.upstream.record_failure(&message);
+        }
+        self.upstream.set_down(Some(&message));
+        self.has_listed = true;
+        self.report(Err(message), true).await
+    }
+
+    /// Waits until the tools may have changed, or the connection ends. A lazily started upstream
+    /// that is idle is stopped.
+    async fn wait_for_change(&mut self, connection: &Connection) {
+        let upstream = &self.upstream;
+        tokio::select! {
+            () = upstream.shared.listener.changed() => {
+                let pause = self.change_pauses.next(Instant::now());
+                drop(timeout(pause, connection.closed()).await);
+            }
+            () = sleep(LISTING_INTERVAL) => {}
+            () = connection.closed() => {}
+            () = idle(upstream), if upstream.rules.start == Start::Lazy => {
+                end(&upstream.shared).await;
+            }
+        }
+    }
+
+    /// Sends a listing to the gateway. `is_live` is `false` for a cached listing.
+    async fn report(
+        &self,
+        listing: Result<Listing, String>,
+        is_live: bool,
+    ) -> Result<(), ReceiverClosed> {
+        let listing = UpstreamListing {
+            upstream: self.upstream.server.name.clone(),
+            listing,
+            is_live,
+        };
+        let result = self.listings.send(listing).await;
+        result.map_err(|_closed| ReceiverClosed)
+    }
+}
+
+/// Waits until no call ran for the idle time.
+async fn idle(upstream: &Upstream) {
+    let time = Duration::from_secs(upstream.rules.idle_s);
+    loop {
+        upstream.shared.listener.calls.finished().await;
+        let until = *lock(&upstream.shared.used) + time;
+        if until <= Instant::now() {
+            return;
+        }
+        sleep_until(until.into()).await;
+    }
+}
