@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use picktools::catalog::{NoSchemaMode, OperatorAliases};
 use picktools::names::ToolPatterns;
-use picktools::{Access, Catalog};
+use picktools::{Access, Catalog, Tool};
 use picktools_audit::AuditSettings;
 use picktools_import::mcp::{Server, ServerTransport, inherited_name_fault};
 use picktools_import::parse_jsonc;
@@ -403,7 +403,9 @@ impl Settings {
                     .to_owned(),
             ));
         }
-        self.check_overrides().map_err(SettingsError)?;
+        let servers = self.upstreams.iter();
+        let overrides = servers.map(|(server, upstream)| (server, &upstream.tools));
+        tools::check_overrides(overrides).map_err(SettingsError)?;
         keys::check(&self.keys, &self.roles).map_err(SettingsError)?;
         check_look_alikes("upstreams", self.upstreams.keys())?;
         check_look_alikes("roles", self.roles.keys())?;
@@ -530,6 +532,38 @@ impl Settings {
         Ok(access)
     }
 
+    /// Returns the override of a tool.
+    pub(crate) fn tool_override(&self, tool: &Tool) -> Option<&ToolOverride> {
+        let upstream = self.upstreams.get(tool.source.as_deref()?)?;
+        upstream.tools.get(&tool.name)
+    }
+
+    /// Returns the ids of the tools that the operator hides from everybody.
+    pub fn hidden_tools(&self, catalog: &Catalog) -> BTreeSet<String> {
+        let mut hidden = BTreeSet::new();
+        if self
+            .upstreams
+            .values()
+            .all(|upstream| upstream.tools.is_empty())
+        {
+            return hidden;
+        }
+        for tool in catalog.tools() {
+            if self.tool_override(tool).is_some_and(|changed| changed.hide) {
+                hidden.insert(tool.id.clone());
+            }
+        }
+        hidden
+    }
+
+    /// Returns the overridden tools of a server that are not among `names`.
+    pub fn unknown_overrides(&self, server: &str, names: &BTreeSet<&str>) -> Vec<&str> {
+        let overrides = self.upstreams.get(server).map(|upstream| &upstream.tools);
+        let overridden = overrides.into_iter().flat_map(BTreeMap::keys);
+        let unknown = overridden.filter(|name| !names.contains(name.as_str()));
+        unknown.map(String::as_str).collect()
+    }
+
     /// Returns a role; the default role if the name is unknown.
     pub fn role(&self, name: &str) -> Role {
         self.roles.get(name).cloned().unwrap_or_default()
@@ -554,44 +588,4 @@ fn check_look_alikes<'a>(
         previous.push(name);
     }
     Ok(())
-}
-
-impl Role {
-    /// Returns the access policy for a catalog, with the tools that match the patterns.
-    fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
-        let denied = self.denied()?;
-        let mut exclude = BTreeSet::new();
-        for id in catalog.ids() {
-            let tool = catalog.tool(id);
-            if denied.matches_tool(catalog, id) || denied.matches(&tool.qualified_name()) {
-                exclude.insert(tool.id.clone());
-            }
-        }
-        Ok(Access {
-            allow_unsafe: self.marked_unsafe != Unsafe::Deny,
-            exclude,
-            ..self.access.clone()
-        })
-    }
-
-    /// Compiles the names and patterns of denied tools.
-    fn denied(&self) -> Result<ToolPatterns, String> {
-        ToolPatterns::new(&self.deny).map_err(|error| format!("deny: {error}"))
-    }
-
-    /// Returns the names and patterns of `deny` that match no tool of a catalog.
-    pub(crate) fn unmatched_denials(&self, catalog: &Catalog) -> Vec<&str> {
-        let mut unmatched = Vec::new();
-        for pattern in &self.deny {
-            let matches = |patterns: ToolPatterns| {
-                catalog
-                    .ids()
-                    .any(|tool| patterns.matches_tool(catalog, tool))
-            };
-            if !ToolPatterns::new(std::slice::from_ref(pattern)).is_ok_and(matches) {
-                unmatched.push(pattern.as_str());
-            }
-        }
-        unmatched
-    }
 }

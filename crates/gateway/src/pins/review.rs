@@ -10,9 +10,10 @@ use picktools_import::mcp::Server;
 use picktools_state::keys::now;
 use serde_json::{Value, json};
 
-use super::{
+use super::digests::{digest, endpoint_digest, pinned_members};
+use super::file::{
     ApprovalOrigin, HoldReason, INSTRUCTIONS, Pin, PinsFile, QuarantinedDefinition, SeenDefinition,
-    ServerPins, digest, endpoint_digest, is_denied, is_denied_anywhere, pinned_members,
+    ServerPins, is_denied, is_denied_anywhere,
 };
 use crate::settings::{NewTools, Trust, UpstreamRules};
 

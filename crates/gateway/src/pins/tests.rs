@@ -6,10 +6,9 @@ use picktools_import::mcp::{Server, ServerTransport, ToolFilter};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    DefinitionFindings, HoldReason, MAX_SCOPES, PinsFile, SeenDefinition, ServerListing, digest,
-    endpoint_digest, pinned_members,
-};
+use super::digests::{digest, endpoint_digest, pinned_members};
+use super::file::{HoldReason, MAX_SCOPES, PinsFile, SeenDefinition};
+use super::{DefinitionFindings, ServerListing};
 use crate::settings::{NewTools, Settings, Trust};
 
 const TOOLS: [&str; 3] = ["read", "write", "grown"];

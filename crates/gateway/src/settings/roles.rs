@@ -1,6 +1,9 @@
 //! Settings of the roles of callers.
 
-use picktools::Access;
+use std::collections::BTreeSet;
+
+use picktools::names::ToolPatterns;
+use picktools::{Access, Catalog};
 use serde::Deserialize;
 
 /// The role of callers without another role.
@@ -34,4 +37,44 @@ pub enum Unsafe {
     Confirm,
     /// The calls run.
     Allow,
+}
+
+impl Role {
+    /// Returns the access policy for a catalog, with the tools that match the patterns.
+    pub(super) fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
+        let denied = self.denied()?;
+        let mut exclude = BTreeSet::new();
+        for id in catalog.ids() {
+            let tool = catalog.tool(id);
+            if denied.matches_tool(catalog, id) || denied.matches(&tool.qualified_name()) {
+                exclude.insert(tool.id.clone());
+            }
+        }
+        Ok(Access {
+            allow_unsafe: self.marked_unsafe != Unsafe::Deny,
+            exclude,
+            ..self.access.clone()
+        })
+    }
+
+    /// Compiles the names and patterns of denied tools.
+    pub(super) fn denied(&self) -> Result<ToolPatterns, String> {
+        ToolPatterns::new(&self.deny).map_err(|error| format!("deny: {error}"))
+    }
+
+    /// Returns the names and patterns of `deny` that match no tool of a catalog.
+    pub(crate) fn unmatched_denials(&self, catalog: &Catalog) -> Vec<&str> {
+        let mut unmatched = Vec::new();
+        for pattern in &self.deny {
+            let matches = |patterns: ToolPatterns| {
+                catalog
+                    .ids()
+                    .any(|tool| patterns.matches_tool(catalog, tool))
+            };
+            if !ToolPatterns::new(std::slice::from_ref(pattern)).is_ok_and(matches) {
+                unmatched.push(pattern.as_str());
+            }
+        }
+        unmatched
+    }
 }

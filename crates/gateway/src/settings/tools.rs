@@ -1,12 +1,11 @@
 //! Overrides of tools: what the operator changes in the definitions of a server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use picktools::Tool;
 use picktools::catalog::{Annotations, OperatorAliases};
-use picktools::{Catalog, Tool};
 use serde::Deserialize;
 
-use super::Settings;
 use crate::naming;
 
 /// The most characters of a description and of a search text.
@@ -131,71 +130,40 @@ impl ToolOverride {
     }
 }
 
-impl Settings {
-    /// Returns the override of a tool.
-    pub(crate) fn tool_override(&self, tool: &Tool) -> Option<&ToolOverride> {
-        let upstream = self.upstreams.get(tool.source.as_deref()?)?;
-        upstream.tools.get(&tool.name)
-    }
-
-    /// Returns the ids of the tools that the operator hides from everybody.
-    pub fn hidden_tools(&self, catalog: &Catalog) -> BTreeSet<String> {
-        let mut hidden = BTreeSet::new();
-        if self
-            .upstreams
-            .values()
-            .all(|upstream| upstream.tools.is_empty())
-        {
-            return hidden;
-        }
-        for tool in catalog.tools() {
-            if self.tool_override(tool).is_some_and(|changed| changed.hide) {
-                hidden.insert(tool.id.clone());
+/// Checks the overrides of all servers: names of tools must stay unique.
+pub(super) fn check_overrides<'a>(
+    overrides: impl Iterator<Item = (&'a String, &'a ToolOverrides)>,
+) -> Result<(), String> {
+    let mut owners: BTreeMap<&str, String> = BTreeMap::new();
+    for (server, tools) in overrides {
+        let mut renames: BTreeMap<&str, &str> = BTreeMap::new();
+        for (tool, changed) in tools {
+            let place = format!("the tool {tool:?} of the upstream {server:?}");
+            changed
+                .check()
+                .map_err(|error| format!("{place}: {error}"))?;
+            if let Some(name) = &changed.rename
+                && let Some(other) = renames.insert(name, tool)
+            {
+                return Err(format!(
+                    "{place}: `rename`: {other:?} has the name {name:?} too; choose another one"
+                ));
             }
-        }
-        hidden
-    }
-
-    /// Returns the overridden tools of a server that are not among `names`.
-    pub fn unknown_overrides(&self, server: &str, names: &BTreeSet<&str>) -> Vec<&str> {
-        let overrides = self.upstreams.get(server).map(|upstream| &upstream.tools);
-        let overridden = overrides.into_iter().flat_map(BTreeMap::keys);
-        let unknown = overridden.filter(|name| !names.contains(name.as_str()));
-        unknown.map(String::as_str).collect()
-    }
-
-    /// Checks the overrides of all servers: names of tools must stay unique.
-    pub(super) fn check_overrides(&self) -> Result<(), String> {
-        let mut owners: BTreeMap<&str, String> = BTreeMap::new();
-        for (server, upstream) in &self.upstreams {
-            let mut renames: BTreeMap<&str, &str> = BTreeMap::new();
-            for (tool, changed) in &upstream.tools {
-                let place = format!("the tool {tool:?} of the upstream {server:?}");
-                changed
-                    .check()
-                    .map_err(|error| format!("{place}: {error}"))?;
-                if let Some(name) = &changed.rename
-                    && let Some(other) = renames.insert(name, tool)
-                {
+            for alias in &changed.aliases {
+                if let Some(owner) = owners.insert(alias, place.clone()) {
                     return Err(format!(
-                        "{place}: `rename`: {other:?} has the name {name:?} too; choose another one"
+                        "{place}: the alias {alias:?} belongs to {owner} too; keep one of them"
                     ));
                 }
-                for alias in &changed.aliases {
-                    if let Some(owner) = owners.insert(alias, place.clone()) {
-                        return Err(format!(
-                            "{place}: the alias {alias:?} belongs to {owner} too; keep one of them"
-                        ));
-                    }
-                }
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Settings;
     use super::*;
 
     fn parse(tools: &str) -> Result<Settings, String> {
