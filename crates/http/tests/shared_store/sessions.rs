@@ -164,6 +164,13 @@ async fn session_without_the_store_stays_at_its_gateway() {
     let mut server = StoreServer::start(&[]);
     let one = SharedGateway::start(&server.url(), "acme", &settings()).await;
     let other = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    // Without the store, a gateway cannot check the definitions of a server that lists them later.
+    for gateway in [&one, &other] {
+        within(Duration::from_secs(10), "it is ready", async || {
+            gateway.get("/ready").await.0 == 200
+        })
+        .await;
+    }
     let session = begin(&one, "ada").await;
     let key = server
         .keys()
