@@ -1,54 +1,43 @@
 //! The methods of the MCP protocol, for one client.
 
-mod front_request;
 mod listing;
 mod session;
+mod tool_calls;
 mod uses;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
 use picktools_state::lock;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, DiscoverResult, Extensions, GetPromptRequestParams, GetPromptResponse,
-    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ResourceContents, ResourceUpdatedNotificationParam, ServerCapabilities,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, DiscoverResult,
+    Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams,
+    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use self::front_request::FrontRequest;
 use self::session::{NOTIFY_TIMEOUT, Session, notify_changes};
 use crate::api_keys::RequestIdentity;
-use crate::calls::{CallOutcome, CallRunner, Caller};
-use crate::elicitations::InputAnswers;
-use crate::front::{self, CALL, DESCRIBE, SEARCH};
+use crate::calls::Caller;
 use crate::hub::Hub;
 use crate::instructions;
-use crate::journal::{RequestRoute, SelectionEvent};
 use crate::large_results::RESULT_PREFIX;
 use crate::metrics::GatewayEvent;
-use crate::naming::READ_RESULT;
 use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
-use crate::refusal::{Code, Refusal};
 use crate::relay;
 use crate::sessions;
 use crate::settings::Share;
-use crate::snapshot::{Snapshot, View};
-use crate::tolerance;
-use crate::upstream::{Owner, ServerDown};
+use crate::upstream::Owner;
 
 /// The number of tools on a page.
 const PAGE_SIZE: usize = 200;
@@ -105,163 +94,11 @@ impl Handler {
         }
     }
 
-    /// Answers a call of a listed tool: one of the gateway's own, or one of a server.
-    async fn handle_call(
-        &self,
-        name: &str,
-        arguments: Map<String, Value>,
-        input_answers: InputAnswers,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
-        let caller = self.caller(context);
-        let called = match name {
-            CALL | DESCRIBE => arguments.get("name").and_then(Value::as_str),
-            SEARCH | READ_RESULT => None,
-            _ => Some(name),
-        };
-        self.gateway.registry.wait_for_listings().await;
-        if let Some(called) = called {
-            self.gateway
-                .registry
-                .wait_for_tool(&caller.role, called)
-                .await;
-        }
-        let snapshot = self.gateway.registry.snapshot();
-        let view = snapshot.view(&caller.role)?;
-        match FrontRequest::new(&snapshot, &view, name, arguments)? {
-            FrontRequest::Run(call) => match view.hydrator.parallel_uses(&call) {
-                Some(uses) => Ok(self.run_uses(uses, context).await.into()),
-                None => {
-                    let runner = self.runner(&caller, context);
-                    let outcome = runner.run(snapshot, view, call, input_answers).await?;
-                    Ok(self.list_outcome(outcome, context).await)
-                }
-            },
-            FrontRequest::Search(arguments) => {
-                let found = self.search(&snapshot, &view, &caller, &arguments).await?;
-                Ok(self.answer(&snapshot, found, context).await)
-            }
-            FrontRequest::Describe(arguments) => {
-                let servers_down = self.gateway.servers_down(&view);
-                let described = front::describe(&snapshot, &view, &arguments, &servers_down)?;
-                Ok(self.answer(&snapshot, described, context).await)
-            }
-            FrontRequest::ReadResult(arguments) => {
-                self.read_result(&snapshot, &caller, &arguments).await
-            }
-            FrontRequest::Inner { name, arguments } => {
-                Box::pin(self.handle_call(name, arguments, input_answers, context)).await
-            }
-        }
-    }
-
-    /// Answers with a document about tools, and adds the tools to a dynamic list.
-    async fn answer(
-        &self,
-        snapshot: &Snapshot,
-        (answer, tools): (Value, Vec<Arc<CatalogTool>>),
-        context: &RequestContext<RoleServer>,
-    ) -> CallToolResponse {
-        self.add_to_list(snapshot, &tools, context).await;
-        let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
-        result.structured_content = Some(answer);
-        result.into()
-    }
-
-    /// Answers a search, and records it.
-    async fn search(
-        &self,
-        snapshot: &Snapshot,
-        view: &View,
-        caller: &Caller,
-        arguments: &Map<String, Value>,
-    ) -> Result<(Value, Vec<Arc<CatalogTool>>), Refusal> {
-        self.gateway.journal.ready()?;
-        let started = Instant::now();
-        let servers_down = self.gateway.servers_down(view);
-        let on_selection =
-            |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
-                self.gateway.journal.record_selection(&SelectionEvent {
-                    key: &caller.key,
-                    role: &caller.role,
-                    engine: &view.engine,
-                    session: Some(&*caller.owner.0),
-                    via: RequestRoute::Search,
-                    query,
-                    options,
-                    selection,
-                    time,
-                });
-            };
-        let (answer, tools) =
-            front::search(snapshot, view, arguments, &servers_down, &on_selection).await?;
-        self.gateway.meter.record(&GatewayEvent::Search {
-            found: tools.len(),
-            time: started.elapsed(),
-        });
-        Ok((answer, tools))
-    }
-
     /// Returns the instructions for a client. They wait a moment for servers that have not reported
     /// yet, because a client reads them once.
     async fn instructions(&self, context: &RequestContext<RoleServer>) -> String {
         self.gateway.registry.wait_for_listings().await;
         instructions::instructions(&self.gateway, &self.caller(context).role)
-    }
-
-    /// Explains a name that is unknown because its server cannot be used.
-    fn explain_unknown(&self, refusal: Refusal, name: &str, caller: &Caller) -> Refusal {
-        if refusal.code != Code::UnknownTool {
-            return refusal;
-        }
-        let Ok(view) = self.gateway.registry.snapshot().view(&caller.role) else {
-            return refusal;
-        };
-        let servers_down = self.gateway.servers_down(&view);
-        let server = servers_down.iter().find(|down| down.may_have(name));
-        server.map_or(refusal, ServerDown::refusal)
-    }
-
-    fn runner<'a>(
-        &'a self,
-        caller: &'a Caller,
-        context: &'a RequestContext<RoleServer>,
-    ) -> CallRunner<'a> {
-        CallRunner {
-            gateway: &self.gateway,
-            caller,
-            level: self.level(context),
-            context: Some(context),
-        }
-    }
-
-    /// Adds a tool that ran to a dynamic list, and the tool that reads the rest of a cut result.
-    async fn list_outcome(
-        &self,
-        outcome: CallOutcome,
-        context: &RequestContext<RoleServer>,
-    ) -> CallToolResponse {
-        if matches!(outcome.response, CallToolResponse::Complete(_)) {
-            self.add_to_list(&outcome.snapshot, &[outcome.tool], context)
-                .await;
-        }
-        if outcome.is_cut {
-            self.list_read_result(context);
-        }
-        outcome.response
-    }
-
-    /// Answers a call of the tool that reads large results.
-    async fn read_result(
-        &self,
-        snapshot: &Snapshot,
-        caller: &Caller,
-        arguments: &Map<String, Value>,
-    ) -> Result<CallToolResponse, Refusal> {
-        let max_tokens = snapshot.settings.results.max_tokens;
-        let results = &self.gateway.calls.large_results;
-        let answer = results.read_in_background(&caller.owner, arguments, max_tokens);
-        Ok(answer.await?.into())
     }
 
     /// Returns `true` if a notification of an upstream can only be for this client.
@@ -437,40 +274,7 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<CallToolResponse, ErrorData>> {
-        let answer = async move {
-            // Over HTTP the request is counted already.
-            let is_over_http = context.extensions.get::<http::request::Parts>().is_some();
-            let active = self.gateway.active.begin();
-            if active.is_none() && !is_over_http {
-                return Ok(Refusal::ending().result().into());
-            }
-            let name = tolerance::front_name(&request.name).to_owned();
-            let input_answers = InputAnswers {
-                answers: request.input_responses.unwrap_or_default(),
-                state: request.request_state,
-            };
-            let arguments = request.arguments.unwrap_or_default();
-            let called = match arguments.get("name").and_then(Value::as_str) {
-                Some(called) if [DESCRIBE, CALL].contains(&name.as_str()) => called.to_owned(),
-                _ => name.clone(),
-            };
-            let response = self
-                .handle_call(&name, arguments, input_answers, &context)
-                .await;
-            let caller = self.caller(&context);
-            match response.map_err(|refusal| self.explain_unknown(refusal, &called, &caller)) {
-                Ok(response) => Ok(response),
-                // The protocol defines this error for a tool that the client names itself.
-                Err(refusal)
-                    if refusal.code == Code::UnknownTool
-                        && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) =>
-                {
-                    Err(ErrorData::invalid_params(refusal.message, None))
-                }
-                Err(refusal) => Ok(refusal.result().into()),
-            }
-        };
-        answer.boxed()
+        self.answer_call(request, context).boxed()
     }
 
     fn list_resources(

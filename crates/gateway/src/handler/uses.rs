@@ -8,7 +8,7 @@ use rmcp::service::RequestContext;
 use serde_json::{Map, Value};
 
 use super::Handler;
-use super::front_request::{is_server_tool, takes_name_and_arguments};
+use super::tool_calls::{is_server_tool, takes_name_and_arguments};
 use crate::api_keys::KeyRateLimit;
 use crate::elicitations::InputAnswers;
 use crate::naming::{self, CALL};
