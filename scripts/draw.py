@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of the documents: docs/overview.svg, and pick and crates in docs/images.
+"""Draws the pictures of the documents: docs/overview.svg, and pick, call and crates in docs/images.
 
 usage: scripts/draw.py [--check]
 
@@ -11,12 +11,13 @@ import re
 import sys
 from pathlib import Path
 
-from pictures import crates, overview, pick
+from pictures import call, crates, overview, pick
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {
     "docs/overview.svg": overview,
     "docs/images/pick.svg": pick,
+    "docs/images/call.svg": call,
     "docs/images/crates.svg": crates,
 }
 
