@@ -148,16 +148,6 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// Decides which tools of a catalog are eligible.
-    ///
-    /// # Errors
-    ///
-    /// [`AccessError`] if the policy names a tool that the catalog lacks, or a cost that is not a
-    /// number. A misspelt tool name must not admit a tool.
-    pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
-        Eligibility::decide(catalog, names, self)
-    }
-
     /// Returns the intersection of this policy and `limits`. `limits` is what the operator allows
     /// the caller; this policy is what the caller requests. It may have some of the limits' roles; a
     /// policy without roles gets all of them.

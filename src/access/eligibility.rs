@@ -120,23 +120,24 @@ impl ReasonCounts {
     }
 }
 
-impl Eligibility {
-    /// Decides on every tool of `catalog`; `names` are its names.
-    pub(super) fn decide(
-        catalog: &Catalog,
-        names: &NameTable,
-        access: &Access,
-    ) -> Result<Self, AccessError> {
-        if access.max_cost.is_some_and(f64::is_nan) {
+impl Access {
+    /// Decides which tools of a catalog are eligible.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if the policy names a tool that the catalog lacks, or a cost that is not a
+    /// number. A misspelt tool name must not admit a tool.
+    pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
+        if self.max_cost.is_some_and(f64::is_nan) {
             return Err(AccessError::InvalidCost);
         }
         let grouping = catalog.grouping();
-        let by_tool = access.reasons_by_tool(names, catalog)?;
-        let sources = SourceVerdict::new(access, catalog.sources().known_sources());
+        let by_tool = self.reasons_by_tool(names, catalog)?;
+        let sources = SourceVerdict::new(self, catalog.sources().known_sources());
         let by_policy: Vec<Arc<[IneligibleReason]>> = grouping
             .policies
             .iter()
-            .map(|tool| access.verdict(catalog.outline(*tool)).into())
+            .map(|tool| self.verdict(catalog.outline(*tool)).into())
             .collect();
         let by_source: Vec<Option<IneligibleReason>> = if sources.admits_all() {
             Vec::new()
@@ -158,7 +159,7 @@ impl Eligibility {
         match catalog.full_stats() {
             None => verdicts.count_tools(&mut counts),
             Some(stats) => {
-                let ineligible = counts.add_full_catalog(access, &sources, stats);
+                let ineligible = counts.add_full_catalog(self, &sources, stats);
                 full_counts = Some(CatalogCounts {
                     tools: stats.tools(),
                     ineligible,
@@ -174,7 +175,7 @@ impl Eligibility {
             }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
-        Ok(Self {
+        Ok(Eligibility {
             admitted,
             total,
             counts: counts.0,
@@ -183,7 +184,9 @@ impl Eligibility {
             full_counts,
         })
     }
+}
 
+impl Eligibility {
     /// Admits exactly these tools of a catalog with `tools` tools.
     pub(crate) fn only(admitted: &[ToolId], tools: usize) -> Self {
         let mut flags = vec![false; tools];

@@ -4,19 +4,19 @@ use std::process;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use picktools::Access;
 use picktools::catalog::{ChangeError, Changes};
 use picktools::engine::UpdateError;
 use picktools::examples::{Example, Examples};
 use picktools::names::NameTable;
 use picktools::sequences::Sequences;
 use picktools::skills::ToolMeaning;
-use picktools::{Access, PickOptions};
 use picktools_skills::SkillFolder;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::answers::Selection;
 use crate::calls::{
@@ -61,45 +61,6 @@ struct NameMeaning<'a> {
     name: &'a str,
     #[serde(flatten)]
     meaning: ToolMeaning,
-}
-
-/// Reads the options of a pick, with the names of `PickOptions`, and `k` for `max_candidates`.
-pub(crate) fn pick_options(
-    py: Python<'_>,
-    k: Option<&Bound<'_, PyAny>>,
-    access: Option<&Bound<'_, PyAny>>,
-    others: Option<&Bound<'_, PyDict>>,
-) -> PyResult<PickOptions> {
-    let mut members = Map::new();
-    if let Some(others) = others {
-        for (name, value) in others {
-            let name = convert::string(&name, "options")?;
-            members.insert(name.clone(), convert::value(&value, &name)?);
-        }
-    }
-    if let Some(k) = k {
-        members.insert("max_candidates".to_owned(), convert::value(k, "k")?);
-    }
-    if let Some(access) = access {
-        members.insert("access".to_owned(), convert::value(access, "access")?);
-    }
-    if members.is_empty() {
-        return Ok(PickOptions::default());
-    }
-    let parse =
-        |members: Map<String, Value>| serde_json::from_value::<PickOptions>(Value::Object(members));
-    parse(members.clone()).map_err(|error| {
-        // The error names the first option that is invalid by itself.
-        let invalid = members
-            .into_iter()
-            .find(|(name, value)| parse(Map::from_iter([(name.clone(), value.clone())])).is_err());
-        let name = invalid.map_or_else(|| "options".to_owned(), |(name, _)| name);
-        errors::argument(
-            py,
-            if name == "max_candidates" { "k" } else { &name },
-            error,
-        )
-    })
 }
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! Scorers written in Python, which a caller gives with a pick.
+//! The options of a pick, with scorers written in Python.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use picktools::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 use picktools::{PickOptions, Query};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use serde_json::{Map, Value};
 
-use crate::engine::pick_options;
-use crate::errors;
 use crate::tool::Tool;
+use crate::{convert, errors};
 
 /// An engine with the options of a pick.
 pub(crate) struct ConfiguredPick {
@@ -48,6 +48,45 @@ impl ConfiguredPick {
         };
         Ok(Self { engine, options })
     }
+}
+
+/// Reads the options of a pick, with the names of `PickOptions`, and `k` for `max_candidates`.
+fn pick_options(
+    py: Python<'_>,
+    k: Option<&Bound<'_, PyAny>>,
+    access: Option<&Bound<'_, PyAny>>,
+    others: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PickOptions> {
+    let mut members = Map::new();
+    if let Some(others) = others {
+        for (name, value) in others {
+            let name = convert::string(&name, "options")?;
+            members.insert(name.clone(), convert::value(&value, &name)?);
+        }
+    }
+    if let Some(k) = k {
+        members.insert("max_candidates".to_owned(), convert::value(k, "k")?);
+    }
+    if let Some(access) = access {
+        members.insert("access".to_owned(), convert::value(access, "access")?);
+    }
+    if members.is_empty() {
+        return Ok(PickOptions::default());
+    }
+    let parse =
+        |members: Map<String, Value>| serde_json::from_value::<PickOptions>(Value::Object(members));
+    parse(members.clone()).map_err(|error| {
+        // The error names the first option that is invalid by itself.
+        let invalid = members
+            .into_iter()
+            .find(|(name, value)| parse(Map::from_iter([(name.clone(), value.clone())])).is_err());
+        let name = invalid.map_or_else(|| "options".to_owned(), |(name, _)| name);
+        errors::argument(
+            py,
+            if name == "max_candidates" { "k" } else { &name },
+            error,
+        )
+    })
 }
 
 /// Removes a value from a dictionary; `None` if it is missing or None.
