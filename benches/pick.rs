@@ -172,6 +172,7 @@ fn open_and_update(criterion: &mut Criterion) {
         let mut put: Vec<Tool> = engine
             .catalog()
             .tools()
+            .expect("readable")
             .iter()
             .step_by(size / 100)
             .map(|tool| (**tool).clone())
@@ -269,7 +270,7 @@ fn pick(criterion: &mut Criterion) {
 /// request of three sentences picks the three named tools.
 fn assert_finds(engine: &Engine, models: usize) {
     let name_at = |share: usize| {
-        engine.catalog().tools()[engine.catalog().len() * share / 4]
+        engine.catalog().tools().expect("readable")[engine.catalog().len() * share / 4]
             .name
             .clone()
     };
@@ -299,18 +300,18 @@ fn assert_finds(engine: &Engine, models: usize) {
 /// Measures an exact name and a variant spelling.
 fn resolve(criterion: &mut Criterion) {
     let catalog = catalog(10_000, false);
-    let table = NameTable::new(&catalog);
-    let name = &catalog.tools()[5_000].name;
+    let table = NameTable::new(&catalog).expect("readable");
+    let name = &catalog.tools().expect("readable")[5_000].name;
     let mut group = criterion.benchmark_group("resolve");
     for (writing, name) in [
         ("name", name.clone()),
         ("other_writing", name.replace('_', "-").to_uppercase()),
     ] {
         assert!(
-            matches!(table.resolve(&name, &catalog), Resolution::Tool(found) if found.tool.index() == 5_000)
+            matches!(table.resolve(&name, &catalog).expect("readable"), Resolution::Tool(found) if found.tool.index() == 5_000)
         );
         group.bench_function(writing, |bencher| {
-            bencher.iter(|| table.resolve(black_box(&name), &catalog));
+            bencher.iter(|| table.resolve(black_box(&name), &catalog).expect("readable"));
         });
     }
 }

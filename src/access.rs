@@ -27,6 +27,7 @@ use crate::catalog::{
 use crate::json::Json;
 use crate::names::{NameTable, PatternError, Resolution, is_glob};
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// The most ineligible tools that a selection lists one by one.
 pub const MAX_LISTED_INELIGIBLE: usize = 50;
@@ -131,6 +132,12 @@ pub enum AccessError {
         #[source]
         error: PatternError,
     },
+    /// The definition of a tool cannot be read from the saved index of the catalog.
+    #[error("{reason}")]
+    Saved {
+        /// The fault.
+        reason: String,
+    },
     /// The cost limit is not a number.
     #[error("max_cost is not a number; give the highest cost of one call")]
     InvalidCost,
@@ -145,6 +152,14 @@ pub enum AccessError {
         /// The requested value.
         value: String,
     },
+}
+
+impl From<SavedError> for AccessError {
+    fn from(error: SavedError) -> Self {
+        Self::Saved {
+            reason: error.to_string(),
+        }
+    }
 }
 
 impl Access {
@@ -208,14 +223,20 @@ impl Access {
     /// and sources. They are probably misspelt: an unknown role admits no tool, an unknown
     /// capability, mode or allowed source excludes tools, and an unknown denied source excludes
     /// none.
-    pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn unknown_values(&self, catalog: &Catalog) -> Result<Vec<UnknownValue>, SavedError> {
+        let policies = catalog.policies()?;
+        let policies = || policies.iter().copied();
         let mut unknown = Vec::new();
         let mut collect_unknown =
             |field, values: &BTreeSet<String>, tool_values: fn(&Tool) -> &BTreeSet<String>| {
                 for value in values {
                     let has_value = |tool: &Tool| tool_values(tool).contains(value);
-                    if !catalog.policies().any(has_value) {
-                        let candidates = catalog.policies().flat_map(tool_values);
+                    if !policies().any(has_value) {
+                        let candidates = policies().flat_map(tool_values);
                         let candidates = candidates.map(String::as_str);
                         unknown.push(UnknownValue::new(field, value, candidates));
                     }
@@ -225,7 +246,7 @@ impl Access {
         collect_unknown("capabilities", &self.capabilities, |tool| {
             &tool.capabilities
         });
-        let modes = || catalog.policies().flat_map(|tool| &tool.modes);
+        let modes = || policies().flat_map(|tool| &tool.modes);
         // The mode read-only has an effect even if no tool names it.
         if let Some(mode) = &self.execution_mode
             && !is_read_only(mode)
@@ -245,7 +266,7 @@ impl Access {
                 unknown.push(UnknownValue::new("deny_sources", name, sources.names()));
             }
         }
-        unknown
+        Ok(unknown)
     }
 
     /// Returns the names and patterns of tools in the policy, each with its field.
@@ -415,26 +436,27 @@ impl<'a> SourceVerdict<'a> {
 ///
 /// # Errors
 ///
-/// [`AccessError`] if no tool has the name, the pattern matches no tool, or it is invalid.
+/// [`AccessError`] if no tool has the name, the pattern matches no tool, or it is invalid, and if
+/// the definition of a tool cannot be read.
 pub fn resolve_tools(
     names: &NameTable,
     catalog: &Catalog,
     field: &'static str,
     name: &str,
 ) -> Result<Vec<ToolId>, AccessError> {
-    let matched = names.tools_of_pattern(name, catalog);
-    match matched.map_err(|error| AccessError::InvalidPattern { field, error })? {
-        Some(tools) if tools.is_empty() => {
+    let pattern = names.pattern(name);
+    if let Some(pattern) = pattern.map_err(|error| AccessError::InvalidPattern { field, error })? {
+        let tools = pattern.tools(catalog)?;
+        if tools.is_empty() {
             return Err(AccessError::UnknownTool {
                 field,
                 name: name.to_owned(),
                 suggestion: None,
             });
         }
-        Some(tools) => return Ok(tools),
-        None => {}
+        return Ok(tools);
     }
-    match names.resolve(name, catalog) {
+    match names.resolve(name, catalog)? {
         Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
         Resolution::Ambiguous(tools) => Ok(tools),
         Resolution::Unknown { suggestions } => {
@@ -601,10 +623,11 @@ mod tests {
             ..Access::default()
         };
         let eligibility = access
-            .decide(&catalog, &NameTable::new(&catalog))
+            .decide(&catalog, &NameTable::new(&catalog).expect("in memory"))
             .expect("the name is known");
         for id in catalog.ids() {
-            let is_eligible = codes(&access, catalog.tool(id)).is_empty() && id.index() != 1;
+            let is_eligible =
+                codes(&access, catalog.tool(id).expect("in memory")).is_empty() && id.index() != 1;
             assert_eq!(eligibility.admits(id), is_eligible);
             assert_eq!(eligibility.reasons(id).is_empty(), is_eligible);
         }
@@ -619,7 +642,7 @@ mod tests {
     #[test]
     fn misspelt_policies_are_rejected() {
         let catalog = Catalog::from_tools([tool("send_email", |_| ())]).expect("valid");
-        let names = NameTable::new(&catalog);
+        let names = NameTable::new(&catalog).expect("in memory");
         let misspelt = || set(&["send_emial"]);
         for (field, access) in [
             (

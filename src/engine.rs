@@ -293,7 +293,7 @@ impl Engine {
             None => Some(Arc::new(ExampleIndex::build_from_definitions(&index)?)),
         };
         if let Some(prior) = &self.prior {
-            engine.prior = Some(Arc::new(prior.recount(&index.names, &index.catalog)));
+            engine.prior = Some(Arc::new(prior.recount(&index.names, &index.catalog)?));
         }
         if let Some(costs) = &self.costs {
             engine.costs = Some(Arc::new(costs.emptied()));
@@ -355,8 +355,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PickError`] if an option is invalid or names an unknown tool. Failures of models and
-    /// scorers and timeouts are not errors: [`Selection::degraded`] lists them.
+    /// [`PickError`] if an option is invalid or names an unknown tool, or a definition of a saved
+    /// index cannot be read. Failures of models and scorers and timeouts are not errors:
+    /// [`Selection::degraded`] lists them.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         self.pick_embedded(query, options, &mut Embeddings::default())
     }
@@ -380,7 +381,7 @@ impl Engine {
             scorer: self.scorer.as_ref(),
             prior: self.prior.as_deref(),
         };
-        let ranking = ranking::rank(&request, retrieval, inputs, &mut report);
+        let ranking = ranking::rank(&request, retrieval, inputs, &mut report)?;
         let skills = self.pick_skills(&request, &*ranking, &mut retriever, &mut report)?;
         let skill_tools = skills.as_ref().map(PickedSkills::tools).unwrap_or_default();
         let ranking = ranking.extended(&request, &skill_tools.eligible(&request));
@@ -388,8 +389,8 @@ impl Engine {
         let window = rerank::window(&request, reranker);
         let shortlist = Shortlist::new(&request, &*ranking, skill_tools, window, &mut report);
         let (shortlist, reranked) =
-            rerank::rerank(&request, &*ranking, reranker, shortlist, &mut report);
-        let decisions = Decisions::new(&request, &*ranking, &shortlist, &mut report);
+            rerank::rerank(&request, &*ranking, reranker, shortlist, &mut report)?;
+        let decisions = Decisions::new(&request, &*ranking, &shortlist, &mut report)?;
         let ranking = ranking.extended(&request, &decisions.picked());
         let outcome = PickOutcome {
             request: &request,

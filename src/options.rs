@@ -12,6 +12,7 @@ pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
 use crate::names::{PatternError, ToolPatterns, is_glob};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
+use crate::saved::SavedError;
 use crate::tokens::TokenCountError;
 pub use crate::tokens::{TokenBudget, TranslateOptions};
 
@@ -173,9 +174,13 @@ impl Default for PickOptions {
 impl PickOptions {
     /// Returns the values that match no tool of the catalog: those of [`Access::unknown_values`],
     /// trusted sources, and the globs of `always_include` and `fallbacks`.
-    pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn unknown_values(&self, catalog: &Catalog) -> Result<Vec<UnknownValue>, SavedError> {
         let sources = catalog.sources();
-        let mut unknown_values = self.access.unknown_values(catalog);
+        let mut unknown_values = self.access.unknown_values(catalog)?;
         for name in &self.trusted_sources {
             if sources.permits_none(name) {
                 let unknown = UnknownValue::new("trusted_sources", name, sources.names());
@@ -187,13 +192,12 @@ impl PickOptions {
                 let Ok(patterns) = ToolPatterns::new(std::slice::from_ref(glob)) else {
                     continue;
                 };
-                let mut tools = catalog.ids();
-                if !tools.any(|tool| patterns.matches_tool(catalog, tool)) {
+                if patterns.tools(catalog)?.is_empty() {
                     unknown_values.push(UnknownValue::new(option, glob, sources.names()));
                 }
             }
         }
-        unknown_values
+        Ok(unknown_values)
     }
 
     /// Returns the options that name tools to pick whatever their scores: `always_include` and
@@ -296,7 +300,7 @@ pub enum PickError {
     },
     /// The access policy is invalid, or an option names an unknown tool.
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Access(AccessError),
     /// The saved index of the catalog is unreadable or damaged.
     #[error("{reason}")]
     Saved {
@@ -354,6 +358,23 @@ pub enum PickError {
         /// The cause.
         reason: String,
     },
+}
+
+impl From<AccessError> for PickError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Saved { reason } => Self::Saved { reason },
+            error => Self::Access(error),
+        }
+    }
+}
+
+impl From<SavedError> for PickError {
+    fn from(error: SavedError) -> Self {
+        Self::Saved {
+            reason: error.to_string(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::catalog::Catalog;
 use crate::json;
 use crate::names::NameTable;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// An error from reading sequences of calls.
 #[derive(Debug, thiserror::Error)]
@@ -216,16 +217,17 @@ pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
 impl Prior {
     /// Counts the calls of the tools in `names`. A name that several tools share is ignored.
-    pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable, catalog: &Catalog) -> Self {
+    pub(crate) fn new(
+        sequences: Arc<Sequences>,
+        names: &NameTable,
+        catalog: &Catalog,
+    ) -> Result<Self, SavedError> {
         let mut prior = Self::default();
-        let tools: Vec<Option<ToolId>> = sequences
-            .names
-            .iter()
-            .map(|name| {
-                let matches = names.possible_tools(name, catalog);
-                <[ToolId; 1]>::try_from(matches).ok().map(|[tool]| tool)
-            })
-            .collect();
+        let mut tools: Vec<Option<ToolId>> = Vec::with_capacity(sequences.names.len());
+        for name in &sequences.names {
+            let matches = names.possible_tools(name, catalog)?;
+            tools.push(<[ToolId; 1]>::try_from(matches).ok().map(|[tool]| tool));
+        }
         prior.unknown = tools.iter().filter(|tool| tool.is_none()).count();
         for task in &sequences.tasks {
             let task: BTreeSet<ToolId> = task.iter().filter_map(|&number| tools[number]).collect();
@@ -241,11 +243,11 @@ impl Prior {
             }
         }
         prior.sequences = sequences;
-        prior
+        Ok(prior)
     }
 
     /// Counts the same tasks for the tools in other names.
-    pub(crate) fn recount(&self, names: &NameTable, catalog: &Catalog) -> Self {
+    pub(crate) fn recount(&self, names: &NameTable, catalog: &Catalog) -> Result<Self, SavedError> {
         Self::new(Arc::clone(&self.sequences), names, catalog)
     }
 
@@ -324,12 +326,13 @@ mod tests {
             Tool::without_arguments("plot", ""),
         ];
         let catalog = Catalog::from_tools(tools).expect("valid");
-        let names = NameTable::new(&catalog);
+        let names = NameTable::new(&catalog).expect("in memory");
         Prior::new(
             Arc::new(Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed")),
             &names,
             &catalog,
         )
+        .expect("in memory")
     }
 
     fn tool(index: usize) -> ToolId {

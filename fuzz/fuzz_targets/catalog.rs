@@ -18,9 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
         ..CatalogOptions::default()
     };
     if let Ok(catalog) = options.read(bytes, "fuzz") {
-        let table = NameTable::new(&catalog);
-        for tool in catalog.tools() {
-            let _meaning = table.resolve(&tool.name, &catalog);
+        let table = NameTable::new(&catalog).expect("readable");
+        for tool in catalog.tools().expect("readable") {
+            let _meaning = table.resolve(&tool.name, &catalog).expect("readable");
         }
     }
 });

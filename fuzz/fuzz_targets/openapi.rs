@@ -34,6 +34,7 @@ fuzz_target!(|data: &[u8]| {
     );
     let lines: String = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| serde_json::to_string(tool).expect("JSON") + "\n")
         .collect();
@@ -41,8 +42,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(
             Catalog::from_slice(lines.as_bytes(), "saved", None)
                 .expect("its tools are valid")
-                .tools(),
-            catalog.tools()
+                .tools()
+                .expect("readable"),
+            catalog.tools().expect("readable")
         );
     }
 });

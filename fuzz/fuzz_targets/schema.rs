@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
     let Ok(catalog) = Catalog::from_tools([tool]) else {
         return;
     };
-    let tools: Vec<Arc<Tool>> = catalog.tools().to_vec();
+    let tools: Vec<Arc<Tool>> = catalog.tools().expect("readable").to_vec();
     let hydrator = Hydrator::new(catalog, &Access::default()).expect("the access policy is valid");
     let call = |arguments| ToolCall {
         id: None,

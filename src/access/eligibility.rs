@@ -126,7 +126,8 @@ impl Access {
     /// # Errors
     ///
     /// [`AccessError`] if the policy names a tool that the catalog lacks, or a cost that is not a
-    /// number. A misspelt tool name must not admit a tool.
+    /// number, and if the definition of a tool cannot be read. A misspelt tool name must not admit
+    /// a tool.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
         if self.max_cost.is_some_and(f64::is_nan) {
             return Err(AccessError::InvalidCost);
@@ -134,11 +135,10 @@ impl Access {
         let grouping = catalog.grouping();
         let by_tool = self.reasons_by_tool(names, catalog)?;
         let sources = SourceVerdict::new(self, catalog.sources().known_sources());
-        let by_policy: Vec<Arc<[IneligibleReason]>> = grouping
-            .policies
-            .iter()
-            .map(|tool| self.verdict(catalog.outline(*tool)).into())
-            .collect();
+        let mut by_policy: Vec<Arc<[IneligibleReason]>> = Vec::new();
+        for &tool in &grouping.policies {
+            by_policy.push(self.verdict(catalog.outline(tool)?).into());
+        }
         let by_source: Vec<Option<IneligibleReason>> = if sources.admits_all() {
             Vec::new()
         } else {

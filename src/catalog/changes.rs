@@ -23,13 +23,8 @@ pub enum ChangeError {
         /// The unknown id.
         id: String,
     },
-    /// A new tool is invalid or conflicts with a tool of the catalog.
+    /// A new tool is invalid or conflicts with a tool of the catalog, or a definition of the
+    /// catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The saved index that the catalog was opened from is damaged.
-    #[error("{reason}")]
-    Damaged {
-        /// The damage.
-        reason: String,
-    },
 }

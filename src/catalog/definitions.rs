@@ -1,49 +1,101 @@
-//! Storage of a catalog's definitions. They are in memory, or serialised in a saved index or in the
-//! rows of a store until they are needed.
+//! Definitions of a catalog's tools.
 
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
-use sha2::{Digest as _, Sha256};
 
 use super::definition::Tool;
+use super::stats::ShardContext;
 use crate::saved::{SavedError, SavedFile};
 
 /// The SHA-256 of a serialised definition.
 pub(crate) type Digest = [u8; 32];
 
-/// The definitions of a catalog's tools, in registration order.
-#[derive(Debug, Clone)]
-pub(super) enum Definitions {
-    InMemory(Vec<Arc<Tool>>),
-    Saved(Arc<SavedDefinitions>),
-    Lazy(Arc<LazyDefinitions>),
+/// The definitions of a catalog's tools, in registration order. Reading one can fail unless all
+/// are in memory.
+pub(super) trait Definitions: Debug + Send + Sync {
+    /// Returns the number of tools.
+    fn len(&self) -> usize;
+
+    /// Returns the id of a tool.
+    fn id(&self, index: usize) -> &str;
+
+    /// Returns the names and the policy of a tool, without reading more than necessary. The
+    /// description, the schemas and the HTTP operation may be missing.
+    fn outline(&self, index: usize) -> Result<&Tool, SavedError> {
+        Ok(self.definition(index)?)
+    }
+
+    /// Returns a tool. It stays in memory after its first use.
+    fn definition(&self, index: usize) -> Result<&Arc<Tool>, SavedError>;
+
+    /// Returns all tools, and reads those that are not in memory.
+    fn all(&self) -> Result<&[Arc<Tool>], SavedError>;
+
+    /// Returns a serialised definition.
+    fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError>;
+
+    /// Returns the memory for finding definitions that are not in memory, in bytes.
+    fn memory(&self) -> usize {
+        0
+    }
+
+    /// Returns the saved index that has the definitions.
+    fn saved(&self) -> Option<&Arc<SavedFile>> {
+        None
+    }
+
+    /// Returns the facts about the full catalog, if these are the definitions of a shard.
+    fn shard(&self) -> Option<&ShardContext> {
+        None
+    }
 }
 
-/// Definitions in a saved index. A definition stays in memory after its first use.
-#[derive(Debug)]
-pub(super) struct SavedDefinitions {
-    file: Arc<SavedFile>,
-    /// The end offset of each definition.
-    ends: Vec<u64>,
-    digests: Arc<[Digest]>,
-    loaded: Vec<OnceLock<Arc<Tool>>>,
-    /// All definitions, after the first use of all.
-    all: OnceLock<Vec<Arc<Tool>>>,
-    /// The first error, which the catalog reports.
-    fault: Arc<OnceLock<SavedError>>,
+impl Definitions for Vec<Arc<Tool>> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn id(&self, index: usize) -> &str {
+        &self[index].id
+    }
+
+    fn definition(&self, index: usize) -> Result<&Arc<Tool>, SavedError> {
+        Ok(&self[index])
+    }
+
+    fn all(&self) -> Result<&[Arc<Tool>], SavedError> {
+        Ok(self)
+    }
+
+    fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
+        Ok(serialise(&self[index]).into())
+    }
 }
 
-/// Definitions whose outlines are in memory.
-#[derive(Debug)]
-pub(super) struct LazyDefinitions {
-    tools: Vec<Arc<LazyTool>>,
-    /// All definitions, after the first use of all.
-    all: OnceLock<Vec<Arc<Tool>>>,
-    /// The first error, which the catalog reports.
-    fault: Arc<OnceLock<SavedError>>,
+/// Definitions that are collected when all are used for the first time.
+#[derive(Debug, Default)]
+pub(super) struct AllDefinitions(OnceLock<Vec<Arc<Tool>>>);
+
+impl AllDefinitions {
+    /// Returns all definitions of `source`.
+    pub(super) fn get_or_read(
+        &self,
+        source: &impl Definitions,
+    ) -> Result<&[Arc<Tool>], SavedError> {
+        if let Some(tools) = self.0.get() {
+            return Ok(tools);
+        }
+        // All are read before the first error is returned, so that the error is always the same.
+        let read: Vec<Result<Arc<Tool>, SavedError>> = (0..source.len())
+            .into_par_iter()
+            .map(|index| source.definition(index).map(Arc::clone))
+            .collect();
+        let tools = read.into_iter().collect::<Result<_, _>>()?;
+        Ok(self.0.get_or_init(|| tools))
+    }
 }
 
 /// A definition whose outline (names and policy) is in memory, and which is read on first use.
@@ -109,172 +161,6 @@ impl LazyTool {
             (&*self.serialised).into()
         }
     }
-}
-
-/// The sections of a saved index with the definitions and with their end offsets.
-pub(super) const DEFINITIONS: &str = "catalog.definitions";
-pub(super) const ENDS: &str = "catalog.definition-ends";
-
-impl Definitions {
-    /// Opens the definitions in a saved index, each with its digest. The first error of a read is
-    /// stored in `fault`.
-    pub(super) fn open(
-        file: &Arc<SavedFile>,
-        digests: &Arc<[Digest]>,
-        fault: &Arc<OnceLock<SavedError>>,
-    ) -> Result<Self, SavedError> {
-        let ends: Vec<u64> = file.numbers(ENDS)?;
-        let is_complete = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
-        file.ensure(
-            is_complete && ends.len() == digests.len() && ends.is_sorted(),
-            ENDS,
-        )?;
-        let loaded = ends.iter().map(|_| OnceLock::new()).collect();
-        let (file, digests, fault) = (Arc::clone(file), Arc::clone(digests), Arc::clone(fault));
-        let all = OnceLock::new();
-        Ok(Self::Saved(Arc::new(SavedDefinitions {
-            file,
-            ends,
-            digests,
-            loaded,
-            all,
-            fault,
-        })))
-    }
-
-    /// Makes definitions that are read on first use. The first error of a read is stored in
-    /// `fault`.
-    pub(super) fn lazy(tools: Vec<Arc<LazyTool>>, fault: &Arc<OnceLock<SavedError>>) -> Self {
-        Self::Lazy(Arc::new(LazyDefinitions {
-            tools,
-            all: OnceLock::new(),
-            fault: Arc::clone(fault),
-        }))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::InMemory(tools) => tools.len(),
-            Self::Saved(saved) => saved.ends.len(),
-            Self::Lazy(lazy) => lazy.tools.len(),
-        }
-    }
-
-    /// Returns the memory for finding definitions that are not read yet, in bytes.
-    pub(super) fn memory(&self) -> usize {
-        match self {
-            Self::InMemory(_) => 0,
-            Self::Saved(saved) => size_of_val(&*saved.ends) + size_of_val(&*saved.loaded),
-            Self::Lazy(lazy) => size_of_val(&*lazy.tools),
-        }
-    }
-
-    pub(super) fn tool(&self, index: usize) -> &Arc<Tool> {
-        match self {
-            Self::InMemory(tools) => &tools[index],
-            Self::Saved(saved) => saved.loaded[index].get_or_init(|| saved.load(index)),
-            Self::Lazy(lazy) => lazy.load(index),
-        }
-    }
-
-    /// Returns the names and the policy of a tool, without reading more than necessary.
-    pub(super) fn outline(&self, index: usize) -> &Tool {
-        match self {
-            Self::Lazy(lazy) => lazy.tools[index].outline(),
-            Self::InMemory(_) | Self::Saved(_) => self.tool(index),
-        }
-    }
-
-    pub(super) fn all(&self) -> &[Arc<Tool>] {
-        match self {
-            Self::InMemory(tools) => tools,
-            Self::Saved(saved) => saved.all.get_or_init(|| self.read_all()),
-            Self::Lazy(lazy) => lazy.all.get_or_init(|| self.read_all()),
-        }
-    }
-
-    fn read_all(&self) -> Vec<Arc<Tool>> {
-        (0..self.len())
-            .into_par_iter()
-            .map(|index| Arc::clone(self.tool(index)))
-            .collect()
-    }
-
-    /// Returns a serialised definition.
-    pub(super) fn serialised(&self, index: usize) -> Result<Vec<u8>, SavedError> {
-        match self {
-            Self::InMemory(tools) => Ok(serialise(&tools[index])),
-            Self::Saved(saved) => saved.bytes(index),
-            Self::Lazy(lazy) => Ok(lazy.tools[index].serialised().into_owned()),
-        }
-    }
-}
-
-impl LazyDefinitions {
-    /// Reads a definition. If that fails, the error becomes the catalog's fault, and the result is
-    /// a tool that no caller may see or call.
-    fn load(&self, index: usize) -> &Arc<Tool> {
-        let tool = &self.tools[index];
-        tool.load().unwrap_or_else(|reason| {
-            let (tool, reason) = (tool.outline().id.clone(), reason.to_owned());
-            self.fault
-                .get_or_init(|| SavedError::Definition { tool, reason });
-            unreadable()
-        })
-    }
-}
-
-impl SavedDefinitions {
-    /// Reads a definition. If that fails, the error becomes the catalog's fault, and the result is
-    /// a tool that no caller may see or call.
-    fn load(&self, index: usize) -> Arc<Tool> {
-        let tool = self.bytes(index).and_then(|bytes| {
-            serde_json::from_slice(&bytes)
-                .map(Arc::new)
-                .map_err(|error| {
-                    let reason = format!("{}: {error}", describe_definition(index));
-                    self.file.damaged(reason)
-                })
-        });
-        tool.unwrap_or_else(|error| {
-            // Only the first error is kept.
-            self.fault.get_or_init(|| error);
-            Arc::clone(unreadable())
-        })
-    }
-
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, SavedError> {
-        let bytes = self.file.part(DEFINITIONS, self.range(index))?;
-        if Sha256::digest(&bytes)[..] != self.digests[index] {
-            let definition = describe_definition(index);
-            let reason = format!("{definition} does not match its digest");
-            return Err(self.file.damaged(reason));
-        }
-        Ok(bytes)
-    }
-
-    fn range(&self, index: usize) -> Range<u64> {
-        let start = match index.checked_sub(1) {
-            Some(previous) => self.ends[previous],
-            None => 0,
-        };
-        start..self.ends[index]
-    }
-}
-
-fn describe_definition(index: usize) -> String {
-    format!("the definition of tool {}", index + 1)
-}
-
-/// Returns the placeholder for a tool that cannot be read: unsafe, and without a schema for
-/// validating calls.
-fn unreadable() -> &'static Arc<Tool> {
-    static UNREADABLE: LazyLock<Arc<Tool>> = LazyLock::new(|| {
-        let mut tool = Tool::without_arguments("unreadable", "");
-        (tool.parameters, tool.safe, tool.untrusted) = (None, Some(false), true);
-        Arc::new(tool)
-    });
-    &UNREADABLE
 }
 
 /// Returns the serialised definition, which is digested and saved.
@@ -417,10 +303,6 @@ mod tests {
                 Ok(tool) => {
                     assert!(!by_outline, "{definition}");
                     tool.load().expect_err(&definition);
-                    let fault = Arc::default();
-                    let definitions = Definitions::lazy(vec![Arc::new(tool)], &fault);
-                    assert_eq!(definitions.tool(0).name, "unreadable", "{definition}");
-                    assert!(fault.get().is_some());
                 }
                 Err(_) => assert!(by_outline, "{definition}"),
             }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reader::DocumentError;
 use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
+use crate::saved::SavedError;
 
 /// The length of a fault's message, in characters; longer messages are shortened.
 const MAX_MESSAGE_CHARS: usize = 400;
@@ -49,6 +50,9 @@ pub enum CatalogError {
         /// The folder.
         path: PathBuf,
     },
+    /// A definition of the saved index that the catalog was opened from cannot be read.
+    #[error(transparent)]
+    Saved(#[from] SavedError),
     /// The bytes are not UTF-8.
     #[error(
         "{origin}: line {line} is not valid UTF-8 (byte {column} of the line); \

@@ -48,11 +48,12 @@ pub fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
 }
 
 impl Grouping {
-    pub(super) fn new<'t>(outlines: impl Iterator<Item = (ToolId, &'t Tool)>) -> Self {
+    pub(super) fn new<'t>(outlines: impl Iterator<Item = &'t Tool>) -> Self {
         let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
         let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
         let mut group_by_tool = Vec::with_capacity(outlines.size_hint().0);
-        for (id, tool) in outlines {
+        for (index, tool) in outlines.enumerate() {
+            let id = ToolId::from_index(index);
             let policy = *policy_numbers.entry(policy(tool)).or_insert_with(|| {
                 policies.push(id);
                 policies.len() - 1

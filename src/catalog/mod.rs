@@ -35,7 +35,7 @@ mod stats;
 mod unknown;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use foldhash::HashMap;
 use rayon::prelude::*;
@@ -77,37 +77,37 @@ pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 /// let more = catalog.with_tools([forecast])?;
 /// assert_eq!((catalog.len(), more.len()), (1, 2));
 /// let id = more.find("get_forecast").expect("the tool is in the new catalog");
-/// assert_eq!(more.tool(id).name, "get_forecast");
+/// assert_eq!(more.tool(id)?.name, "get_forecast");
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    definitions: Definitions,
-    /// The SHA-256 of each definition.
-    digests: Arc<[Digest]>,
-    ids: Arc<Ids>,
-    sources: Arc<Sources>,
-    /// The tools that have examples, in registration order.
-    exemplified: Arc<[ToolId]>,
-    digest: String,
+    tools: Arc<ToolTable>,
     notices: Vec<CatalogFault>,
     /// The options of the catalog, which also apply to tools that are added later.
     options: CatalogOptions,
-    grouping: Arc<OnceLock<Arc<Grouping>>>,
     /// The validators, shared with the catalogs that are derived from this one.
     validators: Arc<Validators<Tool>>,
-    /// The saved index that the catalog was opened from.
-    saved: Option<Arc<SavedFile>>,
-    /// The error of the first definition of a saved index that cannot be read. Derived catalogs
-    /// share it, because they may hold the placeholder for that definition.
-    fault: Arc<OnceLock<SavedError>>,
-    /// The statistics of the full catalog, if this catalog is a shard.
-    shard: Option<ShardContext>,
+}
+
+/// The tools of a catalog, and what is known of them without reading their definitions.
+#[derive(Debug)]
+struct ToolTable {
+    definitions: Box<dyn Definitions>,
+    /// The SHA-256 of each definition.
+    digests: Arc<[Digest]>,
+    ids: Arc<ToolIds>,
+    sources: Sources,
+    /// The tools that have examples, in registration order.
+    exemplified: Vec<ToolId>,
+    grouping: Arc<Grouping>,
+    /// The SHA-256 over all digests.
+    digest: String,
 }
 
 /// The tools by id.
 #[derive(Debug)]
-struct Ids {
+struct ToolIds {
     texts: TextTable,
     /// The tool of each id.
     tools: Vec<u32>,
@@ -169,10 +169,14 @@ impl Catalog {
         options: &CatalogOptions,
         more: impl IntoIterator<Item = Tool>,
     ) -> Result<Self, CatalogError> {
-        let mut catalog = options.append(Some(self), more)?;
+        Ok(self.derive(options.append(Some(self), more)?))
+    }
+
+    /// Adds the notices of this catalog to one that was made from it, and shares the validators.
+    fn derive(&self, mut catalog: Self) -> Self {
         catalog.validators = Arc::clone(&self.validators);
         catalog.notices.splice(..0, self.notices.iter().cloned());
-        Ok(catalog)
+        catalog
     }
 
     /// Makes a new catalog that resolves conflicts of names and aliases of later tools in this way.
@@ -194,7 +198,7 @@ impl Catalog {
     /// let pairs = pairs.map(|(alias, tool)| (alias.to_owned(), tool.to_owned()));
     /// let aliases = OperatorAliases::from_pairs(pairs);
     /// let extended = catalog.with_tools_and_aliases([], &aliases)?;
-    /// assert_eq!(extended.tools()[0].aliases[0].name, "mail");
+    /// assert_eq!(extended.tools()?[0].aliases[0].name, "mail");
     /// assert_eq!(extended.notices().len(), 1);
     /// # Ok::<(), picktools::catalog::CatalogError>(())
     /// ```
@@ -226,7 +230,7 @@ impl Catalog {
     ///     put: vec![Tool::without_arguments("send_email", "Sends an email")],
     ///     remove: vec!["get_forecast".to_owned()],
     /// })?;
-    /// assert_eq!((changed.len(), changed.tools()[0].description.as_str()), (1, "Sends an email"));
+    /// assert_eq!((changed.len(), changed.tools()?[0].description.as_str()), (1, "Sends an email"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -235,39 +239,35 @@ impl Catalog {
     /// [`ChangeError`] for an id that no tool has, for invalid tools, and for conflicts that the
     /// options do not resolve.
     pub fn with_changes(&self, changes: Changes) -> Result<Self, ChangeError> {
-        let mut catalog = self.options.change(self, changes)?;
-        catalog.validators = Arc::clone(&self.validators);
-        catalog.notices.splice(..0, self.notices.iter().cloned());
-        Ok(catalog)
+        Ok(self.derive(self.options.change(self, changes)?))
     }
 
     /// Makes a new catalog of the tools that `keep` accepts, and shares them with this one. The
     /// operator's aliases of the other tools are removed.
-    #[must_use]
-    pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
-        let tools: Vec<Arc<Tool>> = self
-            .tools()
-            .iter()
-            .filter(|tool| keep(tool))
-            .cloned()
-            .collect();
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if a definition of a saved index cannot be read.
+    pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Result<Self, SavedError> {
+        let mut tools = Vec::new();
+        for tool in self.tools()? {
+            if keep(tool) {
+                tools.push(Arc::clone(tool));
+            }
+        }
         let mut options = self.options.clone();
         if let Some(aliases) = &mut options.aliases {
             aliases.retain_for(&tools);
         }
-        Self {
-            validators: Arc::clone(&self.validators),
-            ..Self::new(tools, self.notices.clone(), options, Some(self))
-        }
+        Ok(self.derive(Self::new(tools, options, Some(self))?))
     }
 
-    /// Makes a catalog; `previous` holds some of the tools already.
+    /// Makes a catalog of tools in memory; `previous` has some of them already.
     fn new(
         tools: Vec<Arc<Tool>>,
-        notices: Vec<CatalogFault>,
         options: CatalogOptions,
         previous: Option<&Self>,
-    ) -> Self {
+    ) -> Result<Self, SavedError> {
         let ids = || {
             let ids = tools
                 .par_iter()
@@ -281,38 +281,51 @@ impl Catalog {
                 exemplified.push(ToolId::from_index(index));
             }
         }
-        let sources = || Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
-        let ((texts, id_tools), (sources, digests)) =
-            rayon::join(ids, || (sources(), digests(&tools, previous)));
-        Self {
-            ids: Arc::new(Ids {
+        let groups = || {
+            let sources = Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
+            (sources, Grouping::new(tools.iter().map(|tool| &**tool)))
+        };
+        let ((texts, id_tools), ((sources, grouping), digests)) =
+            rayon::join(ids, || rayon::join(groups, || digests(&tools, previous)));
+        let digests = digests?;
+        let table = ToolTable {
+            ids: Arc::new(ToolIds {
                 texts,
                 tools: id_tools,
             }),
-            sources: Arc::new(sources),
-            exemplified: exemplified.into(),
+            sources,
+            exemplified,
+            grouping: Arc::new(grouping),
             digest: digest(&digests),
             digests,
-            notices,
+            definitions: Box::new(tools),
+        };
+        Ok(Self::from_table(table, options))
+    }
+
+    fn from_table(tools: ToolTable, options: CatalogOptions) -> Self {
+        Self {
+            tools: Arc::new(tools),
+            notices: Vec::new(),
             validators: Arc::new(Validators::new(options.schema_compiler.clone())),
             options,
-            grouping: Arc::default(),
-            definitions: Definitions::InMemory(tools),
-            saved: None,
-            shard: None,
-            fault: previous.map_or_else(Arc::default, |catalog| Arc::clone(&catalog.fault)),
         }
     }
 
     /// Returns the tools in registration order. For a saved index it reads all definitions, which
-    /// takes a while; see [`read_all`](Self::read_all).
-    pub fn tools(&self) -> &[Arc<Tool>] {
-        self.definitions.all()
+    /// takes a while. All of them stay in memory, so that no later read fails.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if a definition of a saved index cannot be read or is damaged. Definitions in
+    /// memory never fail.
+    pub fn tools(&self) -> Result<&[Arc<Tool>], SavedError> {
+        self.tools.definitions.all()
     }
 
     /// Returns the number of tools.
     pub fn len(&self) -> usize {
-        self.definitions.len()
+        self.tools.definitions.len()
     }
 
     /// Returns `true` if the catalog is empty.
@@ -320,60 +333,57 @@ impl Catalog {
         self.len() == 0
     }
 
-    /// Returns the tool at `id`. For a saved index it reads the definition on first use. If the
-    /// definition cannot be read, the result is an unsafe tool called `unreadable`: every call of
-    /// it is invalid, and [`Catalog::fault`] returns the error.
+    /// Returns the tool at `id`. For a saved index it reads the definition on first use.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition cannot be read or is damaged. Definitions in memory never
+    /// fail.
     ///
     /// # Panics
     ///
     /// If `id` comes from a larger catalog.
-    pub fn tool(&self, id: ToolId) -> &Arc<Tool> {
-        self.definitions.tool(id.index())
+    pub fn tool(&self, id: ToolId) -> Result<&Arc<Tool>, SavedError> {
+        self.tools.definitions.definition(id.index())
+    }
+
+    /// Returns the id of the tool at `id`, by which [`find`](Self::find) finds it.
+    ///
+    /// # Panics
+    ///
+    /// If `id` comes from a larger catalog.
+    pub fn tool_id(&self, id: ToolId) -> &str {
+        self.tools.definitions.id(id.index())
     }
 
     /// Returns the outline of the tool at `id`: its names and policy. The description, the schemas
     /// and the HTTP operation may be missing.
-    pub(crate) fn outline(&self, id: ToolId) -> &Tool {
-        self.definitions.outline(id.index())
+    pub(crate) fn outline(&self, id: ToolId) -> Result<&Tool, SavedError> {
+        self.tools.definitions.outline(id.index())
     }
 
     /// Returns the outlines of all tools, in registration order.
-    pub(crate) fn outlines(&self) -> impl Iterator<Item = (ToolId, &Tool)> {
-        self.ids().map(|id| (id, self.outline(id)))
+    pub(crate) fn outlines(&self) -> Result<Vec<&Tool>, SavedError> {
+        self.ids().map(|id| self.outline(id)).collect()
     }
 
-    /// Returns the source of a tool.
-    pub(crate) fn source(&self, tool: ToolId) -> Option<&str> {
-        self.sources.source(tool.index())
+    /// Returns the source of the tool at an id.
+    ///
+    /// # Panics
+    ///
+    /// If the id comes from a larger catalog.
+    pub fn source(&self, tool: ToolId) -> Option<&str> {
+        self.sources().source(tool.index())
     }
 
     /// Returns the index of a tool's source in [`source_names`](Self::source_names).
     pub(crate) fn source_number(&self, tool: ToolId) -> Option<usize> {
-        self.sources.number(tool.index())
+        self.sources().number(tool.index())
     }
 
     /// Returns the names of the sources, in the order of the tools.
     pub(crate) fn source_names(&self) -> &[String] {
-        self.sources.all()
-    }
-
-    /// Reads all definitions that are still in the saved index.
-    ///
-    /// # Errors
-    ///
-    /// [`SavedError`] if a definition cannot be read or is damaged.
-    pub fn read_all(&self) -> Result<&[Arc<Tool>], &SavedError> {
-        let tools = self.tools();
-        match self.fault() {
-            Some(fault) => Err(fault),
-            None => Ok(tools),
-        }
-    }
-
-    /// Returns the error of the first definition of a saved index that cannot be read. Picks from
-    /// such a catalog fail, and so do picks from catalogs derived from it.
-    pub fn fault(&self) -> Option<&SavedError> {
-        self.fault.get()
+        self.sources().all()
     }
 
     /// Returns the notices of reading: everything that was left out, and why.
@@ -383,7 +393,7 @@ impl Catalog {
 
     /// Returns the untrusted sources in the catalog's options that none of its tools has.
     pub fn unknown_values(&self) -> Vec<UnknownValue> {
-        self.options.unknown_values(&self.sources)
+        self.options.unknown_values(self.sources())
     }
 
     /// Returns the validator for the arguments of a tool with this schema.
@@ -392,22 +402,23 @@ impl Catalog {
         tool: ToolId,
         schema: &serde_json::Value,
     ) -> Result<Arc<ArgumentCheck>, String> {
-        self.validators.get(self.tool(tool), schema)
+        let definition = self.tool(tool).map_err(|error| error.to_string())?;
+        self.validators.get(definition, schema)
     }
 
     pub(crate) fn sources(&self) -> &Sources {
-        &self.sources
+        &self.tools.sources
     }
 
     /// Finds a tool by its id.
     pub fn find(&self, id: &str) -> Option<ToolId> {
-        let index = self.ids.texts.find(id)?;
-        Some(ToolId(self.ids.tools[index]))
+        let ToolIds { texts, tools } = &*self.tools.ids;
+        Some(ToolId(tools[texts.find(id)?]))
     }
 
     /// Returns the SHA-256 over all definitions in order, as 64 hexadecimal digits.
     pub fn digest(&self) -> &str {
-        &self.digest
+        &self.tools.digest
     }
 
     /// Returns the ids of all tools, in registration order.
@@ -417,58 +428,67 @@ impl Catalog {
 
     /// Returns the SHA-256 of each definition, in registration order.
     pub(crate) fn digests(&self) -> &[Digest] {
-        &self.digests
+        &self.tools.digests
     }
 
     /// Returns the memory that the catalog takes in addition to the definitions, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let ids = self.ids.texts.memory() + size_of_val(&*self.ids.tools);
-        let groups = size_of_val(&*self.grouping().group_by_tool);
-        ids + groups + size_of_val(&*self.digests) + self.definitions.memory()
+        let ToolTable {
+            definitions,
+            digests,
+            ids,
+            grouping,
+            ..
+        } = &*self.tools;
+        let by_id = ids.texts.memory() + size_of_val(&*ids.tools);
+        let groups = size_of_val(&*grouping.group_by_tool);
+        by_id + groups + size_of_val(&**digests) + definitions.memory()
     }
 
     /// Returns the tools that have examples, in registration order.
     pub(crate) fn exemplified(&self) -> &[ToolId] {
-        &self.exemplified
+        &self.tools.exemplified
     }
 
     /// Returns the tools grouped by policy and source.
     pub(crate) fn grouping(&self) -> &Arc<Grouping> {
-        self.grouping
-            .get_or_init(|| Arc::new(Grouping::new(self.outlines())))
+        &self.tools.grouping
     }
 
     /// Returns one tool for each policy; for a shard, for each policy of the full catalog.
-    pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
-        let full_catalog = self.shard.iter().flat_map(|shard| &shard.stats.policies);
-        let this_catalog = self.shard.is_none().then(|| {
-            self.grouping()
-                .policies
-                .iter()
-                .map(|&tool| self.outline(tool))
-        });
-        full_catalog.chain(this_catalog.into_iter().flatten())
+    pub(crate) fn policies(&self) -> Result<Vec<&Tool>, SavedError> {
+        match self.full_stats() {
+            Some(stats) => Ok(stats.policies.iter().collect()),
+            None => {
+                let tools = self.grouping().policies.iter();
+                tools.map(|&tool| self.outline(tool)).collect()
+            }
+        }
     }
 
     /// Returns the saved index that this catalog was opened from.
     pub(crate) fn saved(&self) -> Option<&Arc<SavedFile>> {
-        self.saved.as_ref()
+        self.tools.definitions.saved()
+    }
+
+    fn shard_context(&self) -> Option<&ShardContext> {
+        self.tools.definitions.shard()
     }
 }
 
 /// Returns the digests of definitions; those in `previous` are copied.
-fn digests(tools: &[Arc<Tool>], previous: Option<&Catalog>) -> Arc<[Digest]> {
+fn digests(tools: &[Arc<Tool>], previous: Option<&Catalog>) -> Result<Arc<[Digest]>, SavedError> {
     let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
     let mut previous_digests: HashMap<usize, &Digest> = HashMap::default();
     if let Some(catalog) = previous {
-        let addresses = catalog.tools().iter().map(address);
-        previous_digests.extend(addresses.zip(catalog.digests.iter()));
+        let addresses = catalog.tools()?.iter().map(address);
+        previous_digests.extend(addresses.zip(catalog.digests()));
     }
     let digest = |tool: &Arc<Tool>| match previous_digests.get(&address(tool)) {
         Some(digest) => **digest,
         None => digest_tool(tool),
     };
-    tools.par_iter().map(digest).collect::<Vec<_>>().into()
+    Ok(tools.par_iter().map(digest).collect::<Vec<_>>().into())
 }
 
 fn digest_tool(tool: &Tool) -> Digest {

@@ -49,7 +49,8 @@ pub enum InvalidEntries {
 ///     {"name": "run", "source": "stranger", "aliases": ["bash"], "parameters": {}}
 /// ]"#;
 /// let catalog = options.read(entries, "tools.json")?;
-/// assert!(catalog.tools()[0].untrusted && catalog.tools()[0].aliases.is_empty());
+/// let tool = &catalog.tools()?[0];
+/// assert!(tool.untrusted && tool.aliases.is_empty());
 /// println!("{}", catalog.notices()[0]);
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```

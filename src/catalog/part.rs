@@ -4,17 +4,17 @@
 //! policies. So a shard carries these facts as [`CatalogStats`], and never treats its own tools as
 //! the full catalog.
 
-use std::sync::{Arc, OnceLock};
+use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::definitions::{Definitions, Digest, LazyTool};
-use super::grouping::Group;
+use super::definitions::{AllDefinitions, Definitions, Digest, LazyTool};
+use super::grouping::{Group, Grouping};
 use super::options::CatalogOptions;
 use super::sources::Sources;
 use super::stats::{CatalogStats, PolicyGroup, ShardContext};
-use super::{Catalog, Ids, Tool};
+use super::{Catalog, Tool, ToolIds, ToolTable};
 use crate::ranking::ToolId;
-use crate::saved::TextTable;
-use crate::schema::Validators;
+use crate::saved::{SavedError, TextTable};
 
 /// A tool of a shard.
 #[derive(Debug, Clone)]
@@ -27,9 +27,59 @@ pub struct ShardTool {
     pub has_bare_name: bool,
 }
 
+/// The definitions of a shard, whose outlines are in memory.
+#[derive(Debug)]
+struct ShardDefinitions {
+    tools: Vec<Arc<LazyTool>>,
+    all: AllDefinitions,
+    context: ShardContext,
+}
+
+impl Definitions for ShardDefinitions {
+    fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    fn id(&self, index: usize) -> &str {
+        &self.tools[index].outline().id
+    }
+
+    fn outline(&self, index: usize) -> Result<&Tool, SavedError> {
+        Ok(self.tools[index].outline())
+    }
+
+    fn definition(&self, index: usize) -> Result<&Arc<Tool>, SavedError> {
+        let tool = &self.tools[index];
+        tool.load().map_err(|reason| SavedError::Definition {
+            tool: self.id(index).to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    fn all(&self) -> Result<&[Arc<Tool>], SavedError> {
+        self.all.get_or_read(self)
+    }
+
+    fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
+        Ok(self.tools[index].serialised())
+    }
+
+    fn memory(&self) -> usize {
+        size_of_val(&*self.tools)
+    }
+
+    fn shard(&self) -> Option<&ShardContext> {
+        Some(&self.context)
+    }
+}
+
 impl CatalogStats {
     /// Collects the statistics of a catalog.
-    pub fn from_catalog(catalog: &Catalog) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a saved index cannot be read.
+    pub fn from_catalog(catalog: &Catalog) -> Result<Self, SavedError> {
         let grouping = catalog.grouping();
         let number =
             |index: usize| u32::try_from(index).expect("a catalog holds fewer than 2^32 tools");
@@ -38,13 +88,12 @@ impl CatalogStats {
             source: catalog.source_number(group.tool).map(number),
             size: group.size,
         };
-        let policies: Vec<Tool> = grouping
-            .policies
-            .iter()
-            .map(|&tool| policy_only(catalog.tool(tool)))
-            .collect();
+        let mut policies = Vec::with_capacity(grouping.policies.len());
+        for &tool in &grouping.policies {
+            policies.push(policy_only(catalog.outline(tool)?));
+        }
         let groups: Vec<PolicyGroup> = grouping.groups.iter().map(group).collect();
-        Self {
+        Ok(Self {
             digest: catalog.digest().to_owned(),
             policy_sizes: PolicyGroup::sizes(&groups, policies.len()),
             policies,
@@ -54,7 +103,7 @@ impl CatalogStats {
                 untrusted_sources: catalog.options.untrusted_sources.clone(),
                 ..CatalogOptions::default()
             },
-        }
+        })
     }
 }
 
@@ -93,49 +142,43 @@ impl Catalog {
             .iter()
             .map(|entry| entry.tool.outline().source.as_deref());
         let sources = Sources::among(&stats.sources, sources);
-        let fault = Arc::new(OnceLock::new());
-        Self {
-            ids: Arc::new(Ids {
+        let outlines = tools.iter().map(|entry| entry.tool.outline());
+        let table = ToolTable {
+            ids: Arc::new(ToolIds {
                 texts,
                 tools: id_tools,
             }),
-            sources: Arc::new(sources),
-            exemplified: exemplified.into(),
+            sources,
+            exemplified,
             digest: stats.digest.clone(),
             digests: tools.iter().map(|entry| entry.digest).collect(),
-            notices: Vec::new(),
-            validators: Arc::new(Validators::new(None)),
-            options: stats.options.clone(),
-            grouping: Arc::default(),
-            shard: Some(ShardContext {
-                stats: Arc::clone(stats),
-                nameless: nameless.into(),
+            grouping: Arc::new(Grouping::new(outlines)),
+            definitions: Box::new(ShardDefinitions {
+                tools: tools.iter().map(|entry| Arc::clone(&entry.tool)).collect(),
+                all: AllDefinitions::default(),
+                context: ShardContext {
+                    stats: Arc::clone(stats),
+                    nameless,
+                },
             }),
-            definitions: Definitions::lazy(
-                tools.into_iter().map(|entry| entry.tool).collect(),
-                &fault,
-            ),
-            saved: None,
-            fault,
-        }
+        };
+        Self::from_table(table, stats.options.clone())
     }
 
     /// Returns `true` if the full catalog has tools that this shard lacks.
     pub(crate) fn lacks_tools(&self) -> bool {
-        self.shard
-            .as_ref()
+        self.shard_context()
             .is_some_and(|shard| shard.stats.tools() > self.len())
     }
 
     /// Returns the statistics of the full catalog, if this catalog is a shard.
     pub(crate) fn full_stats(&self) -> Option<&Arc<CatalogStats>> {
-        Some(&self.shard.as_ref()?.stats)
+        Some(&self.shard_context()?.stats)
     }
 
     /// Returns `false` if a tool's bare name belongs to a tool that this shard does not hold.
     pub(crate) fn may_have_bare_name(&self, tool: ToolId) -> bool {
-        self.shard
-            .as_ref()
+        self.shard_context()
             .is_none_or(|shard| shard.nameless.binary_search(&tool).is_err())
     }
 }

@@ -178,9 +178,7 @@ impl CatalogOptions {
         previous: &Catalog,
         Changes { put, remove }: Changes,
     ) -> Result<Catalog, ChangeError> {
-        let previous_tools = previous.read_all().map_err(|fault| ChangeError::Damaged {
-            reason: fault.to_string(),
-        })?;
+        let previous_tools = previous.tools().map_err(CatalogError::from)?;
         let mut removed = HashSet::new();
         for id in remove {
             match previous.find(&id) {
@@ -190,7 +188,8 @@ impl CatalogOptions {
         }
         let mut entries = self.check_tools(previous_tools.len(), put);
         // The replacement of an untrusted tool is untrusted too.
-        let is_untrusted = |id: ToolId| !removed.contains(&id) && previous.tool(id).untrusted;
+        let is_untrusted =
+            |id: ToolId| !removed.contains(&id) && previous_tools[id.index()].untrusted;
         for (_, tool) in &mut entries.tools {
             tool.untrusted |= previous.find(&tool.id).is_some_and(is_untrusted);
         }
@@ -299,14 +298,14 @@ impl CatalogOptions {
             Entries {
                 tools, mut faults, ..
             },
-            mut notices,
+            notices,
         ) = self.apply_trust(entries);
         if self.invalid_entries == InvalidEntries::LeaveOut && tools.is_empty() {
             let is_left_out = |fault: &CatalogFault| fault.kind == FaultKind::LeftOut;
             faults.extend(notices.iter().filter(|notice| is_left_out(notice)).cloned());
         }
-        let previous_tools = match previous {
-            Some(previous) => previous.tools(),
+        let previous_tools: &[Arc<Tool>] = match previous {
+            Some(previous) => previous.tools()?,
             None => &[],
         };
         let mut all = Vec::with_capacity(previous_tools.len() + tools.len());
@@ -317,8 +316,7 @@ impl CatalogOptions {
             all.push((position, Arc::new(tool)));
         }
         let mut catalog = self.resolve(all, faults, origin, previous)?;
-        notices.append(&mut catalog.notices);
-        catalog.notices = notices;
+        catalog.notices.splice(..0, notices);
         Ok(catalog)
     }
 
@@ -468,8 +466,10 @@ impl CatalogOptions {
                 });
             }
         }
-        let options = self.clone();
-        Ok(Catalog::new(resolved.tools, notices, options, previous))
+        Ok(Catalog {
+            notices,
+            ..Catalog::new(resolved.tools, self.clone(), previous)?
+        })
     }
 }
 

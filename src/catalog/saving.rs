@@ -1,23 +1,27 @@
 //! Catalogs in a saved index.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::aliases::OperatorAliases;
-use super::definition::NoSchemaMode;
-use super::definitions::{DEFINITIONS, Definitions, ENDS};
+use super::definition::{NoSchemaMode, Tool};
+use super::definitions::{AllDefinitions, Definitions, Digest};
 use super::error::CatalogFault;
 use super::grouping::Grouping;
 use super::options::{CatalogOptions, Conflicts};
 use super::sources::Sources;
-use super::{Catalog, Ids, digest};
+use super::{Catalog, ToolIds, ToolTable, digest};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, TextTable, Writer, index_path};
-use crate::schema::Validators;
 
+const DEFINITIONS: &str = "catalog.definitions";
+const ENDS: &str = "catalog.definition-ends";
 const DIGESTS: &str = "catalog.digests";
 const IDS: &str = "catalog.ids";
 const ID_TOOLS: &str = "catalog.id-tools";
@@ -36,6 +40,110 @@ struct SavedOptions {
     aliases: Option<OperatorAliases>,
     default_source: Option<String>,
     notices: Vec<CatalogFault>,
+}
+
+/// Definitions in a saved index. A definition stays in memory after its first use.
+#[derive(Debug)]
+struct SavedDefinitions {
+    file: Arc<SavedFile>,
+    /// The end offset of each definition.
+    ends: Vec<u64>,
+    digests: Arc<[Digest]>,
+    ids: Arc<ToolIds>,
+    /// The position of each tool in `ids`.
+    id_positions: Vec<u32>,
+    loaded: Vec<OnceLock<Arc<Tool>>>,
+    all: AllDefinitions,
+}
+
+impl SavedDefinitions {
+    /// Opens the definitions in a saved index, each with its digest and its id.
+    fn open(
+        file: &Arc<SavedFile>,
+        digests: &Arc<[Digest]>,
+        ids: &Arc<ToolIds>,
+    ) -> Result<Self, SavedError> {
+        let ends: Vec<u64> = file.numbers(ENDS)?;
+        let is_complete = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
+        file.ensure(
+            is_complete && ends.len() == digests.len() && ends.is_sorted(),
+            ENDS,
+        )?;
+        let mut id_positions = vec![u32::MAX; digests.len()];
+        for (position, &tool) in (0..).zip(&ids.tools) {
+            id_positions[tool as usize] = position;
+        }
+        file.ensure(!id_positions.contains(&u32::MAX), IDS)?;
+        Ok(Self {
+            file: Arc::clone(file),
+            loaded: ends.iter().map(|_| OnceLock::new()).collect(),
+            ends,
+            digests: Arc::clone(digests),
+            ids: Arc::clone(ids),
+            id_positions,
+            all: AllDefinitions::default(),
+        })
+    }
+
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, SavedError> {
+        let bytes = self.file.part(DEFINITIONS, self.range(index))?;
+        if Sha256::digest(&bytes)[..] != self.digests[index] {
+            let definition = describe_definition(index);
+            let reason = format!("{definition} does not match its digest");
+            return Err(self.file.damaged(reason));
+        }
+        Ok(bytes)
+    }
+
+    fn range(&self, index: usize) -> Range<u64> {
+        let start = match index.checked_sub(1) {
+            Some(previous) => self.ends[previous],
+            None => 0,
+        };
+        start..self.ends[index]
+    }
+}
+
+impl Definitions for SavedDefinitions {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn id(&self, index: usize) -> &str {
+        self.ids.texts.get(self.id_positions[index] as usize)
+    }
+
+    fn definition(&self, index: usize) -> Result<&Arc<Tool>, SavedError> {
+        if let Some(tool) = self.loaded[index].get() {
+            return Ok(tool);
+        }
+        let tool = serde_json::from_slice(&self.bytes(index)?).map_err(|error| {
+            let reason = format!("{}: {error}", describe_definition(index));
+            self.file.damaged(reason)
+        })?;
+        Ok(self.loaded[index].get_or_init(|| Arc::new(tool)))
+    }
+
+    fn all(&self) -> Result<&[Arc<Tool>], SavedError> {
+        self.all.get_or_read(self)
+    }
+
+    fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
+        Ok(self.bytes(index)?.into())
+    }
+
+    fn memory(&self) -> usize {
+        let positions = size_of_val(&*self.ends) + size_of_val(&*self.id_positions);
+        positions + size_of_val(&*self.loaded)
+    }
+
+    fn saved(&self) -> Option<&Arc<SavedFile>> {
+        Some(&self.file)
+    }
+}
+
+fn describe_definition(index: usize) -> String {
+    format!("the definition of tool {}", index + 1)
 }
 
 impl Catalog {
@@ -87,42 +195,32 @@ impl Catalog {
             exemplified.iter().all(|&tool| (tool as usize) < tools),
             EXEMPLIFIED,
         )?;
-        let SavedOptions {
-            conflicts,
-            allow_no_schema,
-            untrusted_sources,
-            allow_claimed_aliases,
-            aliases,
-            default_source,
-            notices,
-        } = file.json(SETTINGS)?;
+        let saved: SavedOptions = file.json(SETTINGS)?;
         let options = CatalogOptions {
-            conflicts,
-            allow_no_schema,
-            untrusted_sources,
-            allow_claimed_aliases,
-            aliases,
-            default_source,
+            conflicts: saved.conflicts,
+            allow_no_schema: saved.allow_no_schema,
+            untrusted_sources: saved.untrusted_sources,
+            allow_claimed_aliases: saved.allow_claimed_aliases,
+            aliases: saved.aliases,
+            default_source: saved.default_source,
             ..CatalogOptions::default()
         };
-        let fault = Arc::default();
-        Ok(Self {
-            definitions: Definitions::open(&file, &digests, &fault)?,
-            digests,
-            ids: Arc::new(Ids {
-                texts,
-                tools: id_tools,
-            }),
-            sources: Arc::new(Sources::open(&file, tools)?),
+        let ids = Arc::new(ToolIds {
+            texts,
+            tools: id_tools,
+        });
+        let table = ToolTable {
+            definitions: Box::new(SavedDefinitions::open(&file, &digests, &ids)?),
+            ids,
+            sources: Sources::open(&file, tools)?,
             exemplified: exemplified.into_iter().map(ToolId).collect(),
             digest,
-            notices,
-            validators: Arc::new(Validators::new(None)),
-            options,
-            grouping: Arc::new(OnceLock::from(Arc::new(Grouping::open(&file, tools)?))),
-            saved: Some(file),
-            shard: None,
-            fault,
+            grouping: Arc::new(Grouping::open(&file, tools)?),
+            digests,
+        };
+        Ok(Self {
+            notices: saved.notices,
+            ..Self::from_table(table, options)
         })
     }
 
@@ -134,42 +232,35 @@ impl Catalog {
     /// Returns the note of the saved index that this catalog was opened from; `None` for other
     /// catalogs.
     pub fn note(&self) -> Option<&serde_json::Value> {
-        self.saved.as_ref().map(|file| &file.header.note)
+        self.saved().map(|file| &file.header.note)
     }
 
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
         self.save_definitions(writer)?;
-        writer.numbers(DIGESTS, &self.digests)?;
-        self.ids.texts.save(IDS, writer)?;
-        writer.numbers(ID_TOOLS, &self.ids.tools)?;
-        self.sources.save(writer)?;
-        writer.numbers(
-            EXEMPLIFIED,
-            &self
-                .exemplified
-                .iter()
-                .map(|tool| tool.0)
-                .collect::<Vec<u32>>(),
-        )?;
-        self.grouping().save(writer)?;
-        let CatalogOptions {
-            conflicts,
-            allow_no_schema,
-            untrusted_sources,
-            allow_claimed_aliases,
-            aliases,
-            default_source,
+        let ToolTable {
+            digests,
+            ids,
+            sources,
+            exemplified,
+            grouping,
             ..
-        } = self.options.clone();
-        let notices = self.notices.clone();
+        } = &*self.tools;
+        writer.numbers(DIGESTS, digests)?;
+        ids.texts.save(IDS, writer)?;
+        writer.numbers(ID_TOOLS, &ids.tools)?;
+        sources.save(writer)?;
+        let exemplified: Vec<u32> = exemplified.iter().map(|tool| tool.0).collect();
+        writer.numbers(EXEMPLIFIED, &exemplified)?;
+        grouping.save(writer)?;
+        let options = self.options.clone();
         let settings = SavedOptions {
-            conflicts,
-            allow_no_schema,
-            untrusted_sources,
-            allow_claimed_aliases,
-            aliases,
-            default_source,
-            notices,
+            conflicts: options.conflicts,
+            allow_no_schema: options.allow_no_schema,
+            untrusted_sources: options.untrusted_sources,
+            allow_claimed_aliases: options.allow_claimed_aliases,
+            aliases: options.aliases,
+            default_source: options.default_source,
+            notices: self.notices.clone(),
         };
         writer.json(SETTINGS, &settings)
     }
@@ -179,7 +270,7 @@ impl Catalog {
         let mut end = 0;
         let mut read_error = None;
         let serialised =
-            (0..self.len()).map_while(|tool| match self.definitions.serialised(tool) {
+            (0..self.len()).map_while(|tool| match self.tools.definitions.serialised(tool) {
                 Ok(definition) => {
                     end += definition.len() as u64;
                     ends.push(end);

@@ -46,11 +46,11 @@ pub struct PolicyGroup {
 }
 
 /// The context of a shard: its full catalog, and facts about its tools.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct ShardContext {
     pub(crate) stats: Arc<CatalogStats>,
     /// The untrusted tools whose bare names belong to other tools; ascending.
-    pub(super) nameless: Arc<[ToolId]>,
+    pub(super) nameless: Vec<ToolId>,
 }
 
 impl PolicyGroup {

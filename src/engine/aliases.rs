@@ -2,6 +2,7 @@
 
 use super::request::ResolvedRequest;
 use crate::names::{ResolvedTool, ResolvedVia, log_use};
+use crate::saved::SavedError;
 use crate::select::{Decision, picks};
 use crate::selection::{DeprecatedAlias, NameOrigin};
 
@@ -14,7 +15,7 @@ pub(super) fn deprecated_aliases(
     request: &ResolvedRequest<'_>,
     skill_tool_names: &[&str],
     decisions: &[Decision],
-) -> Vec<DeprecatedAlias> {
+) -> Result<Vec<DeprecatedAlias>, SavedError> {
     let catalog = &request.index.catalog;
     let access = &request.options.access;
     let mut aliases: Vec<DeprecatedAlias> = Vec::new();
@@ -28,7 +29,7 @@ pub(super) fn deprecated_aliases(
             if via == ResolvedVia::Name {
                 continue;
             }
-            let tool = catalog.tool(tool);
+            let tool = catalog.tool(tool)?;
             log_use(name, None, tool, deprecated);
             let alias = DeprecatedAlias {
                 alias: name.to_owned(),
@@ -39,9 +40,10 @@ pub(super) fn deprecated_aliases(
                 aliases.push(alias);
             }
         }
+        Ok::<(), SavedError>(())
     };
     for mention in &request.named.mentions {
-        record_use(&mention.name, NameOrigin::Request);
+        record_use(&mention.name, NameOrigin::Request)?;
     }
     let options = request.options;
     let included = options.always_include.iter().chain(&options.fallbacks);
@@ -49,21 +51,21 @@ pub(super) fn deprecated_aliases(
     let names = &request.index.names;
     for name in included.chain(access.named_tools().map(|(_, name)| name)) {
         if !names.is_pattern(name) {
-            record_use(name, NameOrigin::Caller);
+            record_use(name, NameOrigin::Caller)?;
         }
     }
     for name in request.named.in_use.tools.values() {
-        record_use(name, NameOrigin::Task);
+        record_use(name, NameOrigin::Task)?;
     }
     for name in skill_tool_names {
         if !names.is_pattern(name) {
-            record_use(name, NameOrigin::Skill);
+            record_use(name, NameOrigin::Skill)?;
         }
     }
     for (tool, _) in picks(decisions) {
-        for name in &catalog.tool(tool).requires {
-            record_use(name, NameOrigin::Tool);
+        for name in &catalog.tool(tool)?.requires {
+            record_use(name, NameOrigin::Tool)?;
         }
     }
-    aliases
+    Ok(aliases)
 }

@@ -33,7 +33,7 @@ pub(super) fn blocked_match(
         .filter(|&tool| may_report(tool) && !copies.contains_key(&tool));
     let (best, score) = fused.best_additional(eligibility, &request.rankable().with(blocked))?;
     let reasons = eligibility.reasons(best);
-    let tool_id = index.catalog.tool(best).id.clone();
+    let tool_id = index.catalog.tool_id(best).to_owned();
     (score >= options.min_score).then_some(BlockedMatch {
         tool_id,
         score,

@@ -279,13 +279,11 @@ impl EngineBuilder {
                 ExampleIndex::build(&index, examples, &example_config, &no_known_examples)?;
             example_index = Some(Arc::new(examples));
         }
-        let prior = self.sequences.map(|sequences| {
-            Arc::new(Prior::new(
-                Arc::new(sequences),
-                &index.names,
-                &index.catalog,
-            ))
-        });
+        let mut prior = None;
+        if let Some(sequences) = self.sequences {
+            let counted = Prior::new(Arc::new(sequences), &index.names, &index.catalog)?;
+            prior = Some(Arc::new(counted));
+        }
         Ok(Engine {
             index: Arc::new(index),
             skills: skill_index,

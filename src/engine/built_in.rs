@@ -72,7 +72,8 @@ impl Scorer for BuiltInScorer {
             let explainer = Explainer::new(&request, &ranked, &[]);
             let mut reasons: HashMap<ToolId, String> = HashMap::new();
             for Candidate { tool, .. } in best {
-                if let Some(reason) = explainer.evidence_text(tool) {
+                let reason = explainer.evidence_text(tool);
+                if let Some(reason) = reason.map_err(|error| failed(error.to_string()))? {
                     reasons.insert(tool, reason);
                 }
             }

@@ -15,6 +15,7 @@ use crate::budget::{self, BudgetItem, FormatCosts};
 use crate::index::DuplicateGroups;
 use crate::options::{PickError, SelectionMode};
 use crate::ranking::{Candidate, ToolId};
+use crate::saved::SavedError;
 use crate::select::{
     Cover, CutLimits, CutOutcome, Decision, IneligibleRequirement, PickDetails, cut, picks,
     put_in_order,
@@ -46,7 +47,7 @@ impl Decisions {
         ranked: &dyn RequestRanking,
         shortlist: &Shortlist,
         report: &mut Report,
-    ) -> Self {
+    ) -> Result<Self, SavedError> {
         let limits = CutLimits {
             max_candidates: request.options.max_candidates,
             max_per_source: request.options.max_per_source,
@@ -60,14 +61,14 @@ impl Decisions {
         };
         let mut decisions = cut(&shortlist.ranking, &request.index.catalog, limits);
         if request.options.choice == SelectionMode::Set {
-            decisions = RequirementResolver::new(request, ranked, decisions).resolve();
+            decisions = RequirementResolver::new(request, ranked, decisions).resolve()?;
         }
         if let Some(duplicates) = duplicates(request) {
             record_accounts(duplicates, &shortlist.ranking, &mut decisions);
         }
         record_copies(request.copies(), &mut decisions);
         report.ran(Stage::Select);
-        Self(decisions)
+        Ok(Self(decisions))
     }
 
     /// Returns the picked tools.
@@ -266,12 +267,12 @@ impl<'a> RequirementResolver<'a> {
     }
 
     /// Resolves the requirements, starting at the best pick.
-    fn resolve(mut self) -> Vec<Decision> {
+    fn resolve(mut self) -> Result<Vec<Decision>, SavedError> {
         let mut unresolved: Vec<ToolId> =
             picks(&self.decisions).rev().map(|(tool, _)| tool).collect();
         let index = self.request.index;
         while let Some(tool) = unresolved.pop() {
-            let definition = index.catalog.tool(tool);
+            let definition = index.catalog.tool(tool)?;
             for name in definition.requires.iter().take(MAX_NAMES) {
                 let source = definition.source.as_deref();
                 let required = index.names.resolve_in_source(name, source, &index.catalog);
@@ -283,7 +284,7 @@ impl<'a> RequirementResolver<'a> {
                 }
             }
         }
-        self.into_decisions()
+        Ok(self.into_decisions())
     }
 
     /// Records that a pick requires another tool by this name. Returns `true` if the tool was added

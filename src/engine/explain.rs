@@ -25,6 +25,7 @@ use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
+use crate::saved::SavedError;
 use crate::select::{CutOutcome, Decision, IneligibleRequirement, PickDetails, picks};
 use crate::selection::{
     CallCooccurrence, CallFrequency, ConsideredCandidate, CoverEvidence, DropReason, DroppedTool,
@@ -104,18 +105,18 @@ impl<'a> Explainer<'a> {
     }
 
     /// Returns the picks with their reasons, and after them the tools that they require.
-    pub(super) fn picks(&self) -> Vec<Pick> {
+    pub(super) fn picks(&self) -> Result<Vec<Pick>, SavedError> {
         let mut explained = Vec::new();
         for (tool, details) in picks(self.decisions) {
-            explained.push(self.explain_pick(tool, details));
+            explained.push(self.explain_pick(tool, details)?);
         }
-        explained
+        Ok(explained)
     }
 
-    fn explain_pick(&self, tool: ToolId, details: &PickDetails) -> Pick {
-        let definition = self.request.index.catalog.tool(tool);
+    fn explain_pick(&self, tool: ToolId, details: &PickDetails) -> Result<Pick, SavedError> {
+        let definition = self.request.index.catalog.tool(tool)?;
         let options = self.request.options;
-        let mut provenance = self.provenance(tool);
+        let mut provenance = self.provenance(tool)?;
         let mut same_as = Vec::new();
         for decision in self.decisions {
             if let Some((required, requirement)) = decision.ineligible_requirement()
@@ -133,7 +134,7 @@ impl<'a> Explainer<'a> {
         let mut pick_reason = String::new();
         if options.reasons {
             if let Some(subquery) = details.covers {
-                provenance.covers = Some(self.cover_evidence(subquery, tool));
+                provenance.covers = Some(self.cover_evidence(subquery, tool)?);
             }
             let reranker = self.reranked.map(|reranked| &*reranked.report.reranker);
             pick_reason = reason(
@@ -144,7 +145,7 @@ impl<'a> Explainer<'a> {
                 reranker,
             );
         }
-        Pick {
+        Ok(Pick {
             tool: Arc::clone(definition),
             score: self.ranked.score(tool),
             reason: pick_reason,
@@ -153,19 +154,14 @@ impl<'a> Explainer<'a> {
             definition: details
                 .definition
                 .map(|(detail, tokens)| ShownDefinition { detail, tokens }),
-        }
+        })
     }
 
     /// Returns the evidence of the retrievers for a tool as clauses; `None` without evidence.
-    pub(super) fn evidence_text(&self, tool: ToolId) -> Option<String> {
-        let clauses = evidence_clauses(
-            &self.provenance(tool),
-            self.request.index.catalog.tool(tool),
-        );
-        if clauses.is_empty() {
-            return None;
-        }
-        Some(clauses.join("; "))
+    pub(super) fn evidence_text(&self, tool: ToolId) -> Result<Option<String>, SavedError> {
+        let definition = self.request.index.catalog.tool(tool)?;
+        let clauses = evidence_clauses(&self.provenance(tool)?, definition);
+        Ok((!clauses.is_empty()).then(|| clauses.join("; ")))
     }
 
     /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates and of every pick. The
@@ -174,7 +170,7 @@ impl<'a> Explainer<'a> {
         &self,
         ranking: &[Candidate],
         explained: &[Pick],
-    ) -> Vec<ConsideredCandidate> {
+    ) -> Result<Vec<ConsideredCandidate>, SavedError> {
         let mut considered = Vec::new();
         for (position, &Candidate { tool, .. }) in ranking.iter().enumerate() {
             let pick_position = picks(self.decisions).position(|(pick, _)| pick == tool);
@@ -183,18 +179,18 @@ impl<'a> Explainer<'a> {
                     let provenance = explained[pick].provenance.clone();
                     (!self.is_only_required(tool), provenance)
                 }
-                None if position < MAX_CONSIDERED => (false, self.provenance(tool)),
+                None if position < MAX_CONSIDERED => (false, self.provenance(tool)?),
                 None => continue,
             };
             considered.push(ConsideredCandidate {
                 tool_id: self.id(tool),
                 score: self.ranked.score(tool),
                 picked,
-                untrusted: self.request.index.catalog.outline(tool).untrusted,
+                untrusted: self.request.index.catalog.outline(tool)?.untrusted,
                 provenance,
             });
         }
-        considered
+        Ok(considered)
     }
 
     /// Returns `true` if the tool is returned only because picks require it.
@@ -334,10 +330,10 @@ impl<'a> Explainer<'a> {
     }
 
     fn id(&self, tool: ToolId) -> String {
-        self.request.index.catalog.outline(tool).id.clone()
+        self.request.index.catalog.tool_id(tool).to_owned()
     }
 
-    fn provenance(&self, tool: ToolId) -> Provenance {
+    fn provenance(&self, tool: ToolId) -> Result<Provenance, SavedError> {
         let names = &self.request.named;
         let mut provenance = Provenance {
             scorer: self.ranked.name().to_owned(),
@@ -374,10 +370,10 @@ impl<'a> Explainer<'a> {
                 }
             }
             RankingEvidence::Fused(FusedRanking { terms, fused, .. }) => {
-                self.add_fused_evidence(terms, &fused.scores, tool, &mut provenance);
+                self.add_fused_evidence(terms, &fused.scores, tool, &mut provenance)?;
             }
         }
-        provenance
+        Ok(provenance)
     }
 
     /// Adds the evidence of the built-in ranking.
@@ -387,16 +383,16 @@ impl<'a> Explainer<'a> {
         fused: &FusedScores,
         tool: ToolId,
         provenance: &mut Provenance,
-    ) {
+    ) -> Result<(), SavedError> {
         for part in &fused.parts {
             let signal = (part, &*self.admitted);
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
                     let words = self.words.as_ref();
-                    let evidence = self.semantic_evidence(signal, vectors, words, tool);
+                    let evidence = self.semantic_evidence(signal, vectors, words, tool)?;
                     provenance.semantic.push(evidence);
                 }
-                None => provenance.keyword = Some(self.keyword_evidence(signal, terms, tool)),
+                None => provenance.keyword = Some(self.keyword_evidence(signal, terms, tool)?),
             }
         }
         provenance.fusion = Some(FusionEvidence {
@@ -412,6 +408,7 @@ impl<'a> Explainer<'a> {
         if let Some(raised) = fused.gains.get(&tool) {
             provenance.prior = Some(self.prior_evidence(raised));
         }
+        Ok(())
     }
 
     /// Returns the contribution of the tool's examples, if there is one.
@@ -463,7 +460,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Returns the evidence of the quick retrievers for a tool and one subquery.
-    fn cover_evidence(&self, subquery: usize, tool: ToolId) -> CoverEvidence {
+    fn cover_evidence(&self, subquery: usize, tool: ToolId) -> Result<CoverEvidence, SavedError> {
         let Subquery { text, terms, fused } = &self.ranked.subqueries()[subquery];
         let scores = &fused.scores;
         let words = request_words(self.request.index, scores, text);
@@ -484,14 +481,15 @@ impl<'a> Explainer<'a> {
                         vectors,
                         words.as_ref(),
                         tool,
-                    ));
+                    )?);
                 }
                 None => {
-                    evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool));
+                    evidence.keyword =
+                        Some(self.keyword_evidence((part, &admitted), terms, tool)?);
                 }
             }
         }
-        evidence
+        Ok(evidence)
     }
 
     fn semantic_evidence(
@@ -500,15 +498,15 @@ impl<'a> Explainer<'a> {
         vectors: &Vectors,
         words: Option<&(&Vectors, RequestWords<'_>)>,
         tool: ToolId,
-    ) -> SemanticEvidence {
+    ) -> Result<SemanticEvidence, SavedError> {
         let mut word_evidence = Vec::new();
         if let Some((word_vectors, words)) = words
             && std::ptr::eq(*word_vectors, vectors)
         {
-            let definition = self.request.index.catalog.tool(tool);
+            let definition = self.request.index.catalog.tool(tool)?;
             word_evidence = words.evidence(vectors, definition, tool);
         }
-        SemanticEvidence {
+        Ok(SemanticEvidence {
             rank: part.signal.rank(tool, admitted),
             score: part.signal.score(tool),
             context: part.signal.context_change(tool),
@@ -516,7 +514,7 @@ impl<'a> Explainer<'a> {
             model: vectors.embedder().identity().to_owned(),
             stands_in: self.uses_fallback,
             words: word_evidence,
-        }
+        })
     }
 
     /// Returns the parts of a weighted sum. Reciprocal ranks have none: the ranks are in the
@@ -545,7 +543,7 @@ impl<'a> Explainer<'a> {
         (part, admitted): (&Summand, &[bool]),
         terms: &[FoundTerm<'_>],
         tool: ToolId,
-    ) -> KeywordEvidence {
+    ) -> Result<KeywordEvidence, SavedError> {
         let mut by_sentence = [0.0; MAX_SENTENCES];
         let mut matches = Vec::new();
         for FoundTerm { query, indexed } in terms {
@@ -560,7 +558,7 @@ impl<'a> Explainer<'a> {
         // Any of several equal sentences gives the same sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
         let tool_words = self.request.index.original_words(tool);
-        let definition = self.request.index.catalog.tool(tool);
+        let definition = self.request.index.catalog.tool(tool)?;
         let mut evidence = Vec::with_capacity(matches.len());
         for (query, contribution, mut fields) in matches {
             let is_in_best = query.sentences().any(|sentence| Some(sentence) == best);
@@ -582,13 +580,13 @@ impl<'a> Explainer<'a> {
                 fields,
             });
         }
-        KeywordEvidence {
+        Ok(KeywordEvidence {
             rank: part.signal.rank(tool, admitted),
             score: part.signal.score(tool),
             context: part.signal.context_change(tool),
             examples: part.signal.example_gain(tool),
             terms: evidence,
-        }
+        })
     }
 }
 

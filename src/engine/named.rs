@@ -9,6 +9,7 @@ use crate::names::{Mention, NameTable};
 use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// The tools that the request, the caller or the task names, eligible or not.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl NamedTools {
             always: resolve("always_include", &options.always_include)?,
             fallbacks: resolve("fallbacks", &options.fallbacks)?,
             mentions: index.names.mentions(query.user_text(), &index.catalog),
-            in_use: ToolsInUse::new(&index.names, &index.catalog, query, options),
+            in_use: ToolsInUse::new(&index.names, &index.catalog, query, options)?,
         })
     }
 
@@ -68,7 +69,12 @@ pub(super) struct ToolsInUse {
 
 impl ToolsInUse {
     /// Resolves the caller's names, then those of the transcript, each from the latest on.
-    fn new(names: &NameTable, catalog: &Catalog, query: &Query, options: &PickOptions) -> Self {
+    fn new(
+        names: &NameTable,
+        catalog: &Catalog,
+        query: &Query,
+        options: &PickOptions,
+    ) -> Result<Self, SavedError> {
         let mut in_use = Self::default();
         for name in options
             .in_use
@@ -77,7 +83,7 @@ impl ToolsInUse {
             .chain(query.called().iter().rev())
         {
             let mut is_known = false;
-            for tool in names.possible_tools(name, catalog) {
+            for tool in names.possible_tools(name, catalog)? {
                 is_known = true;
                 if in_use.tools.contains_key(&tool) || in_use.surplus.contains(&tool) {
                     continue;
@@ -92,7 +98,7 @@ impl ToolsInUse {
                 in_use.unknown.push(name.clone());
             }
         }
-        in_use
+        Ok(in_use)
     }
 }
 
@@ -106,11 +112,11 @@ fn resolve_included(
 ) -> Result<BTreeMap<ToolId, String>, PickError> {
     let mut tools = BTreeMap::new();
     for name in names {
-        let matched = index.names.tools_of_pattern(name, &index.catalog);
-        if let Some(matched) =
-            matched.map_err(|error| PickError::InvalidPattern { option, error })?
+        let pattern = index.names.pattern(name);
+        if let Some(pattern) =
+            pattern.map_err(|error| PickError::InvalidPattern { option, error })?
         {
-            for tool in matched {
+            for tool in pattern.tools(&index.catalog)? {
                 if eligibility.admits(tool) {
                     tools.entry(tool).or_insert_with(|| name.clone());
                 }
@@ -122,7 +128,7 @@ fn resolve_included(
             ref several => {
                 let candidates = several
                     .iter()
-                    .map(|&tool| index.catalog.outline(tool).id.clone())
+                    .map(|&tool| index.catalog.tool_id(tool).to_owned())
                     .collect();
                 return Err(PickError::AmbiguousTool {
                     option,

@@ -43,7 +43,7 @@ impl PickOutcome<'_> {
         let below_threshold = shortlist.below_threshold(request, &decisions);
         let skill_tool_names = skills.as_ref().map(PickedSkills::tool_names);
         let deprecated_aliases =
-            deprecated_aliases(request, &skill_tool_names.unwrap_or_default(), &decisions);
+            deprecated_aliases(request, &skill_tool_names.unwrap_or_default(), &decisions)?;
         let (decisions, tokens) = fit(request, ranking, decisions, costs)?;
         let uses_fallback = report
             .degraded
@@ -53,7 +53,7 @@ impl PickOutcome<'_> {
             .candidates(shortlist)
             .fallback(uses_fallback)
             .reranked(reranked.as_ref());
-        let mut picks = explainer.picks();
+        let mut picks = explainer.picks()?;
         let uncalibrated = ranking.uncalibrated();
         let dropped = explainer.dropped();
         let only_fallbacks = picks.iter().all(|pick| pick.provenance.fallback);
@@ -63,9 +63,9 @@ impl PickOutcome<'_> {
         }
         let mut considered = None;
         if options.debug {
-            considered = Some(explainer.considered(&shortlist.ranking, &picks));
+            considered = Some(explainer.considered(&shortlist.ranking, &picks)?);
         }
-        let selection = Selection {
+        Ok(Selection {
             version: SELECTION_VERSION,
             catalog_digest: catalog.digest().to_owned(),
             snapshot: None,
@@ -81,7 +81,7 @@ impl PickOutcome<'_> {
             below_threshold,
             deprecated_aliases,
             unknown_in_use: request.named.in_use.unknown.clone(),
-            unknown_values: options.unknown_values(catalog),
+            unknown_values: options.unknown_values(catalog)?,
             dropped,
             scorer_errors: ranking.errors().iter().map(ToString::to_string).collect(),
             considered,
@@ -92,14 +92,7 @@ impl PickOutcome<'_> {
             stages: report.stages,
             degraded: report.degraded,
             timings: report.timings,
-        };
-        // All definitions that are needed have been read by now.
-        match catalog.fault() {
-            Some(fault) => Err(PickError::Saved {
-                reason: fault.to_string(),
-            }),
-            None => Ok(selection),
-        }
+        })
     }
 }
 
@@ -122,7 +115,7 @@ fn fit(
             remedy,
         });
     };
-    let costs = costs.costs(request.index.catalog.tools(), budget);
+    let costs = costs.costs(request.index.catalog.tools()?, budget);
     let (decisions, report) = decisions.fit(&costs, budget.tokens, request, ranking)?;
     Ok((decisions, Some(report)))
 }

@@ -16,6 +16,7 @@ use crate::access::Eligibility;
 use crate::catalog::Catalog;
 use crate::fuse::Fusion;
 use crate::ranking::{Candidate, ToolId, top_k};
+use crate::saved::SavedError;
 use crate::scorer::{self as custom, Score, Scorer, ScorerError, ScorerFailure};
 use crate::selection::{NoMatchKind, Pick, Stage, UncalibratedReason};
 use crate::sequences::Prior;
@@ -333,7 +334,7 @@ pub(super) fn rank<'q>(
     retrieval: Retrieval<'q>,
     RankingInputs { scorer, prior }: RankingInputs<'_>,
     report: &mut Report,
-) -> BoxedRanking<'q> {
+) -> Result<BoxedRanking<'q>, SavedError> {
     let built_in = match scorer {
         Some(CustomScorer {
             shortlist: None, ..
@@ -346,14 +347,14 @@ pub(super) fn rank<'q>(
     let mut name = request.mode.name();
     if let Some(scorer) = scorer {
         name = scorer.scorer.name();
-        if let Some(ranking) = score(request, scorer, built_in.as_ref(), report) {
+        if let Some(ranking) = score(request, scorer, built_in.as_ref(), report)? {
             if prior.is_some() {
                 report.skipped(Stage::Prior, "a custom scorer ranks");
             }
-            return Box::new(ranking);
+            return Ok(Box::new(ranking));
         }
     }
-    match (built_in, prior) {
+    Ok(match (built_in, prior) {
         (Some(ranking), Some(prior)) => Box::new(raise(ranking, prior, request, report)),
         (Some(ranking), None) => Box::new(ranking),
         (None, prior) => {
@@ -363,7 +364,7 @@ pub(super) fn rank<'q>(
             let name = name.to_owned();
             Box::new(CatalogOrder { name })
         }
-    }
+    })
 }
 
 /// Fuses the signals of the retrievers; `None` if they failed.
@@ -409,7 +410,7 @@ fn score(
     CustomScorer { scorer, shortlist }: &CustomScorer,
     built_in: Option<&FusedRanking<'_>>,
     report: &mut Report,
-) -> Option<ScorerRanking> {
+) -> Result<Option<ScorerRanking>, SavedError> {
     let (tools, fallback): (Vec<ToolId>, &str) = match (shortlist, built_in) {
         (None, _) => (
             request.rankable().admitted().collect(),
@@ -421,25 +422,26 @@ fn score(
         ),
         (Some(_), None) => {
             report.skipped(Stage::Scorer, "no ranking for a shortlist");
-            return None;
+            return Ok(None);
         }
     };
     let mut definitions = Vec::with_capacity(tools.len());
     for &tool in &tools {
-        definitions.push(Arc::clone(request.index.catalog.tool(tool)));
+        definitions.push(Arc::clone(request.index.catalog.tool(tool)?));
     }
     let failure = match custom::run(scorer, request.query, definitions, request.deadline) {
         Ok(scores) => {
             report.ran(Stage::Scorer);
             let (catalog, received) = (&request.index.catalog, shortlist.map(|_| tools.len()));
             let answer = tools.into_iter().zip(scores);
-            return Some(ScorerRanking::new(catalog, scorer.name(), answer, received));
+            let ranking = ScorerRanking::new(catalog, scorer.name(), answer, received);
+            return Ok(Some(ranking));
         }
         Err(ScorerFailure::Failed(error)) => error.to_string(),
         Err(ScorerFailure::Expired) => "the deadline passed before the scorer answered".to_owned(),
     };
     report.failed(Stage::Scorer, format!("{failure}; {fallback}"));
-    None
+    Ok(None)
 }
 
 /// Returns the best tools of a ranking, at most `most`, and the tools that are always scored.

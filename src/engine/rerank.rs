@@ -12,6 +12,7 @@ use super::request::ResolvedRequest;
 use super::shortlist::Shortlist;
 use crate::ranking::{Candidate, Ranking, ToolId};
 use crate::rerank::{self, Rerank, RerankFailure, RerankScore, Reranker};
+use crate::saved::SavedError;
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
 /// The largest difference of scores at which the better tool is uncertain. `docs/how-to/rerank.md`
@@ -44,14 +45,14 @@ pub(super) fn rerank(
     reranker: Option<&Arc<dyn Reranker>>,
     shortlist: Shortlist,
     report: &mut Report,
-) -> (Shortlist, Option<RerankOutcome>) {
+) -> Result<(Shortlist, Option<RerankOutcome>), SavedError> {
     let Some(reranker) = reranker else {
         report.skipped(Stage::Rerank, "no reranker is set");
-        return (shortlist, None);
+        return Ok((shortlist, None));
     };
     if request.options.rerank == Rerank::Never {
         report.skipped(Stage::Rerank, "the options ask for no reranking");
-        return (shortlist, None);
+        return Ok((shortlist, None));
     }
     let ranking = &shortlist.ranking;
     let mut outcome = RerankOutcome {
@@ -60,9 +61,10 @@ pub(super) fn rerank(
     };
     if let Some(reason) = skip_reason(ranked, &outcome.report) {
         report.skipped(Stage::Rerank, reason);
-        return (shortlist, Some(outcome));
+        return Ok((shortlist, Some(outcome)));
     }
-    match order(request, reranker, &ranking[..outcome.report.window], report) {
+    let best = &ranking[..outcome.report.window];
+    match order(request, reranker, best, report)? {
         Some(order) => {
             outcome.report.reordered = true;
             for (after, &RerankScore { candidate, score }) in order.iter().enumerate() {
@@ -73,9 +75,9 @@ pub(super) fn rerank(
                 };
                 outcome.evidence.insert(ranking[candidate].tool, positions);
             }
-            (shortlist.reranked(&order), Some(outcome))
+            Ok((shortlist.reranked(&order), Some(outcome)))
         }
-        None => (shortlist, Some(outcome)),
+        None => Ok((shortlist, Some(outcome))),
     }
 }
 
@@ -85,32 +87,35 @@ fn order(
     reranker: &Arc<dyn Reranker>,
     best: &[Candidate],
     report: &mut Report,
-) -> Option<Vec<RerankScore>> {
+) -> Result<Option<Vec<RerankScore>>, SavedError> {
     if request.deadline.has_passed() {
         report.failed(
             Stage::Rerank,
             "the deadline passed before it began; the previous order is kept",
         );
-        return None;
+        return Ok(None);
     }
     let mut tools = Vec::with_capacity(best.len());
     for candidate in best {
-        tools.push(Arc::clone(request.index.catalog.tool(candidate.tool)));
+        tools.push(Arc::clone(request.index.catalog.tool(candidate.tool)?));
     }
-    match rerank::run(reranker, request.query, tools, request.deadline) {
-        Ok(order) => {
-            report.ran(Stage::Rerank);
-            Some(order)
-        }
-        Err(RerankFailure::Paused(reason)) => {
-            report.skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept");
-            None
-        }
-        Err(RerankFailure::Failed(reason)) => {
-            report.failed(Stage::Rerank, reason + "; the previous order is kept");
-            None
-        }
-    }
+    Ok(
+        match rerank::run(reranker, request.query, tools, request.deadline) {
+            Ok(order) => {
+                report.ran(Stage::Rerank);
+                Some(order)
+            }
+            Err(RerankFailure::Paused(reason)) => {
+                report
+                    .skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept");
+                None
+            }
+            Err(RerankFailure::Failed(reason)) => {
+                report.failed(Stage::Rerank, reason + "; the previous order is kept");
+                None
+            }
+        },
+    )
 }
 
 /// Returns the numbers that decide whether the reranker runs.

@@ -77,11 +77,13 @@ impl SkillIndex {
         let mut meanings: HashMap<String, ToolMeaning> = HashMap::new();
         for skill in &all {
             let report = skill.report(|name| {
-                let meaning = meanings.entry(name.to_owned());
-                meaning
-                    .or_insert_with(|| ToolMeaning::resolve(name, &tools.catalog, &tools.names))
-                    .clone()
-            });
+                if let Some(meaning) = meanings.get(name) {
+                    return Ok(meaning.clone());
+                }
+                let meaning = ToolMeaning::resolve(name, &tools.catalog, &tools.names)?;
+                meanings.insert(name.to_owned(), meaning.clone());
+                Ok(meaning)
+            })?;
             if report.is_compatible() {
                 usable.push(UsableSkill {
                     tools: tools_of_skill(&report, &tools.catalog),
@@ -148,8 +150,8 @@ impl SkillIndex {
         let ranking = rank_with_tools(request, tools, &skills, retriever, &mut skill_report);
         let no_tools = SkillTools::default();
         let shortlist = Shortlist::new(&skills, &ranking, no_tools, 0, &mut skill_report);
-        let decisions = Decisions::new(&skills, &ranking, &shortlist, &mut skill_report);
-        let explained = Explainer::new(&skills, &ranking, &decisions).picks();
+        let decisions = Decisions::new(&skills, &ranking, &shortlist, &mut skill_report)?;
+        let explained = Explainer::new(&skills, &ranking, &decisions).picks()?;
         match skill_report.degraded.first() {
             Some(degraded) => report.failed(
                 Stage::Skills,
@@ -199,13 +201,13 @@ impl PickedSkills<'_> {
             let usable = &self.index.skills[picked_skill.place];
             let (mut tool_ids, mut ineligible) = (Vec::new(), Vec::new());
             for (tool, name) in &usable.tools {
-                let id = &request.index.catalog.tool(*tool).id;
-                if picks.iter().any(|pick| pick.tool.id == *id) {
-                    tool_ids.push(id.clone());
+                let id = request.index.catalog.tool_id(*tool);
+                if picks.iter().any(|pick| pick.tool.id == id) {
+                    tool_ids.push(id.to_owned());
                 }
                 if !request.eligibility().admits(*tool) {
                     ineligible.push(IneligibleTool {
-                        tool_id: id.clone(),
+                        tool_id: id.to_owned(),
                         named: Some(name.clone()),
                         asked_by: Some(NameOrigin::Skill),
                         required_by: Vec::new(),

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use crate::catalog::Catalog;
 use crate::excerpt::one_line;
 use crate::function_words::is_stop_word;
+use crate::saved::SavedError;
 use crate::text::{texts, words};
 
 /// The mark in place of hidden text. It has no letter, so no retriever reads it.
@@ -43,9 +44,13 @@ pub struct Vocabulary(HashSet<String>);
 
 impl Vocabulary {
     /// Collects the words of all tools.
-    pub fn from_catalog(catalog: &Catalog) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn from_catalog(catalog: &Catalog) -> Result<Self, SavedError> {
         let mut vocabulary = HashSet::new();
-        for tool in catalog.tools() {
+        for tool in catalog.tools()? {
             for (_, text) in texts(tool) {
                 // Complete words, and the parts of identifiers.
                 let complete_words = text
@@ -56,7 +61,7 @@ impl Vocabulary {
                 vocabulary.extend(parts);
             }
         }
-        Self(vocabulary)
+        Ok(Self(vocabulary))
     }
 
     fn contains(&self, word: &str) -> bool {
@@ -331,7 +336,7 @@ mod tests {
             "github_search",
             "Searches GitHub, uploads to S3, books flights",
         );
-        Vocabulary::from_catalog(&Catalog::from_tools([tool]).expect("valid"))
+        Vocabulary::from_catalog(&Catalog::from_tools([tool]).expect("valid")).expect("in memory")
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::excerpt::one_line;
 use crate::function_words::has_content_word;
 use crate::json;
 use crate::names::NameTable;
+use crate::saved::SavedError;
 use crate::text::words;
 
 /// The most examples that count for one tool.
@@ -358,15 +359,15 @@ pub(crate) fn active_examples(
     catalog: &Catalog,
     names: &NameTable,
     more: &Examples,
-) -> (Vec<ActiveExample>, ExampleStats) {
+) -> Result<(Vec<ActiveExample>, ExampleStats), SavedError> {
     let mut stats = ExampleStats::default();
     let mut by_tool: Vec<Vec<ActiveExample>> = vec![Vec::new(); catalog.len()];
     for &tool in catalog.exemplified() {
-        by_tool[tool.index()].extend(examples_in_definition(tool, catalog.outline(tool)));
+        by_tool[tool.index()].extend(examples_in_definition(tool, catalog.outline(tool)?));
     }
     let mut unknown = HashSet::new();
     for example in more.iter() {
-        match names.possible_tools(&example.tool, catalog)[..] {
+        match names.possible_tools(&example.tool, catalog)?[..] {
             [tool] => by_tool[tool.index()].push(ActiveExample {
                 tool,
                 request: shorten(&example.request),
@@ -395,7 +396,7 @@ pub(crate) fn active_examples(
         stats.tools += usize::from(!keys.0.is_empty());
     }
     stats.examples = active.len();
-    (active, stats)
+    Ok((active, stats))
 }
 
 #[cfg(test)]
@@ -410,7 +411,8 @@ mod tests {
 
     fn active(catalog: &Catalog, more: &str) -> (Vec<(usize, String)>, ExampleStats) {
         let more = Examples::from_slice(more.as_bytes(), "e.jsonl").expect("well formed");
-        let (active, stats) = active_examples(catalog, &NameTable::new(catalog), &more);
+        let names = NameTable::new(catalog).expect("in memory");
+        let (active, stats) = active_examples(catalog, &names, &more).expect("in memory");
         (
             active
                 .into_iter()

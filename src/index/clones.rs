@@ -34,7 +34,7 @@ impl UntrustedClones {
     /// Reads the clones from the index that the catalog was opened from, or finds them.
     pub(super) fn load_or_build(catalog: &Catalog) -> Result<Self, SavedError> {
         let Some(file) = catalog.saved() else {
-            return Ok(Self::new(catalog));
+            return Self::new(catalog);
         };
         let numbers: Vec<u32> = file.numbers(SECTION)?;
         let (pairs, rest) = numbers.as_chunks::<2>();
@@ -61,19 +61,20 @@ impl UntrustedClones {
     }
 
     /// Compares every untrusted tool with the trusted tools, in linear time.
-    pub(super) fn new(catalog: &Catalog) -> Self {
+    pub(super) fn new(catalog: &Catalog) -> Result<Self, SavedError> {
+        let tools = catalog.tools()?;
         let (untrusted, trusted): (Vec<ToolId>, Vec<ToolId>) = catalog
             .ids()
-            .partition(|&tool| catalog.tool(tool).untrusted);
+            .partition(|tool| tools[tool.index()].untrusted);
         if untrusted.is_empty() || trusted.is_empty() {
-            return Self(BTreeMap::new());
+            return Ok(Self(BTreeMap::new()));
         }
-        let originals = Originals::new(catalog, &trusted);
+        let originals = Originals::new(tools, &trusted);
         let clones = untrusted.into_par_iter().filter_map(|tool| {
-            let originals = originals.find_originals(catalog.tool(tool));
+            let originals = originals.find_originals(&tools[tool.index()]);
             (!originals.is_empty()).then_some((tool, originals))
         });
-        Self(clones.collect::<Vec<_>>().into_iter().collect())
+        Ok(Self(clones.collect::<Vec<_>>().into_iter().collect()))
     }
 
     /// Takes the clones that are known from the rows of a store.
@@ -155,10 +156,10 @@ struct Originals {
 }
 
 impl Originals {
-    fn new(catalog: &Catalog, trusted: &[ToolId]) -> Self {
+    fn new(tools: &[Arc<Tool>], trusted: &[ToolId]) -> Self {
         let tools: Vec<(ToolId, ComparedText)> = trusted
             .par_iter()
-            .map(|&tool| (tool, ComparedText::new(catalog.tool(tool))))
+            .map(|&tool| (tool, ComparedText::new(&tools[tool.index()])))
             .collect();
         let (mut bands, mut by_first_words) = (Bands::default(), HashMap::<_, Vec<usize>>::new());
         for (number, (_, text)) in tools.iter().enumerate() {

@@ -53,14 +53,14 @@ impl Columns {
                 vectors: Vec::new(),
             },
             (None, Some(previous)) => {
-                let new = Self::analyze(&previous.new_tools(catalog));
+                let new = Self::analyze(&previous.new_tools(catalog)?);
                 Self {
                     postings: previous.merge_postings(&new.postings),
                     fingerprints: previous.merge_fingerprints(&new.fingerprints),
                     vectors: Vec::new(),
                 }
             }
-            (None, None) => Self::analyze(catalog.tools()),
+            (None, None) => Self::analyze(catalog.tools()?),
         };
         let mut cache = None;
         for (model, embedder) in embedders.iter().enumerate() {
@@ -161,13 +161,13 @@ pub(super) fn catalog_vectors(
     if let Some(previous) = previous
         && let Some(known) = previous.vectors(embedder)
     {
-        let new = embed_tools(&previous.new_tools(catalog), embedder, options)?;
+        let new = embed_tools(&previous.new_tools(catalog)?, embedder, options)?;
         return Ok(Embedding {
             rows: previous.merge_rows(known, &new.rows),
             cache: new.cache,
         });
     }
-    embed_tools(catalog.tools(), embedder, options)
+    embed_tools(catalog.tools()?, embedder, options)
 }
 
 impl SnapshotColumns<'_> {

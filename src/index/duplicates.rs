@@ -38,7 +38,7 @@ impl DuplicateGroups {
         fingerprints: &[Option<DefinitionFingerprint>],
     ) -> Result<Self, SavedError> {
         let Some(file) = catalog.saved() else {
-            return Ok(Self::new(catalog, fingerprints));
+            return Self::new(catalog, fingerprints);
         };
         let numbers: Vec<u32> = file.numbers(SECTION)?;
         let (pairs, rest) = numbers.as_chunks::<2>();
@@ -50,7 +50,7 @@ impl DuplicateGroups {
         for &[tool, first] in pairs {
             equals.insert(ToolId(tool), ToolId(first));
         }
-        Ok(Self::from_equals(catalog, equals))
+        Self::from_equals(catalog, equals)
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
@@ -62,7 +62,10 @@ impl DuplicateGroups {
     }
 
     /// Compares every tool with every other, in linear time.
-    pub(super) fn new(catalog: &Catalog, fingerprints: &[Option<DefinitionFingerprint>]) -> Self {
+    pub(super) fn new(
+        catalog: &Catalog,
+        fingerprints: &[Option<DefinitionFingerprint>],
+    ) -> Result<Self, SavedError> {
         let mut firsts: HashMap<DefinitionFingerprint, ToolId> = HashMap::new();
         let mut equals = BTreeMap::new();
         for (id, fingerprint) in catalog.ids().zip(fingerprints) {
@@ -79,10 +82,13 @@ impl DuplicateGroups {
     }
 
     /// Groups equal tools: those of one source, and those of all sources whose tools only read.
-    fn from_equals(catalog: &Catalog, equals: BTreeMap<ToolId, ToolId>) -> Self {
+    fn from_equals(
+        catalog: &Catalog,
+        equals: BTreeMap<ToolId, ToolId>,
+    ) -> Result<Self, SavedError> {
         let mut accounts: HashSet<(ToolId, Option<&str>)> = HashSet::new();
         for (&tool, &first) in &equals {
-            if catalog.outline(tool).effects() != Effects::OnlyReads {
+            if catalog.outline(tool)?.effects() != Effects::OnlyReads {
                 accounts.insert((first, catalog.source(tool)));
             }
         }
@@ -98,7 +104,7 @@ impl DuplicateGroups {
                 groups.insert(first_of_group, first_of_group);
             }
         }
-        Self { equals, groups }
+        Ok(Self { equals, groups })
     }
 
     /// Returns the number of tools that have an equal tool.
@@ -143,8 +149,8 @@ mod tests {
 
     fn find_duplicates(tools: impl IntoIterator<Item = Tool>) -> Vec<Option<usize>> {
         let catalog = Catalog::from_tools(tools).expect("valid");
-        let columns = Columns::analyze_cut(catalog.tools(), &[2]);
-        let groups = DuplicateGroups::new(&catalog, &columns.fingerprints);
+        let columns = Columns::analyze_cut(catalog.tools().expect("in memory"), &[2]);
+        let groups = DuplicateGroups::new(&catalog, &columns.fingerprints).expect("in memory");
         catalog
             .ids()
             .map(|tool| groups.group(tool).map(ToolId::index))

@@ -123,7 +123,7 @@ impl ExampleIndex {
         config: &ExampleConfig,
         known: &KnownExamples<'_>,
     ) -> Result<Self, IndexError> {
-        let (active, stats) = active_examples(&index.catalog, &index.names, &supplied);
+        let (active, stats) = active_examples(&index.catalog, &index.names, &supplied)?;
         let mut tools: Vec<(ToolId, usize)> = Vec::new();
         for (position, example) in active.iter().enumerate() {
             match tools.last_mut() {
@@ -203,9 +203,13 @@ impl ExampleIndex {
         requests: impl IntoIterator<Item = (&'e str, &'e str)>,
     ) -> Result<Self, IndexError> {
         let mut supplied = self.supplied.clone();
-        let vocabulary = self
-            .vocabulary
-            .get_or_init(|| Vocabulary::from_catalog(&index.catalog));
+        let vocabulary = match self.vocabulary.get() {
+            Some(vocabulary) => vocabulary,
+            None => {
+                let words = Vocabulary::from_catalog(&index.catalog)?;
+                self.vocabulary.get_or_init(|| words)
+            }
+        };
         for (tool, request) in requests {
             supplied.learn(tool, request, vocabulary);
         }

@@ -187,7 +187,7 @@ mod tests {
 
     /// Indexes `catalog` in runs that end at `cuts`.
     fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
-        let columns = Columns::analyze_cut(catalog.tools(), cuts);
+        let columns = Columns::analyze_cut(catalog.tools().expect("in memory"), cuts);
         KeywordIndex::new(columns.postings, None)
     }
 

@@ -14,6 +14,8 @@ use super::rows::Rows;
 use super::vectors::Vectors;
 use crate::catalog::{Catalog, Digest, Tool};
 use crate::embed::Embedder;
+use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// Returns the first 8 bytes of a digest. They almost always identify it. If two digests share
 /// them, the tool is indexed again.
@@ -65,10 +67,10 @@ impl<'s> PreviousColumns<'s> {
     }
 
     /// Returns the tools of `catalog` that the earlier snapshot does not have.
-    pub(super) fn new_tools(&self, catalog: &Catalog) -> Vec<Arc<Tool>> {
-        self.new
-            .iter()
-            .map(|&tool| Arc::clone(&catalog.tools()[tool as usize]))
+    pub(super) fn new_tools(&self, catalog: &Catalog) -> Result<Vec<Arc<Tool>>, SavedError> {
+        let tools = self.new.iter();
+        tools
+            .map(|&tool| catalog.tool(ToolId(tool)).map(Arc::clone))
             .collect()
     }
 

@@ -13,8 +13,10 @@ use super::source_row::SourceRow;
 use super::sources::SourceIndex;
 use super::stats::SnapshotCounts;
 use super::terms::{TermKey, number};
+use crate::catalog::Tool;
 use crate::names::ResolvedVia;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 use crate::text::Analyzer;
 
 /// The largest sample for the mean vector of all tools. It is large enough for a good estimate.
@@ -26,15 +28,15 @@ impl Row {
         index: &Index,
         examples: Option<&ExampleIndex>,
         tool: ToolId,
+        definition: &Arc<Tool>,
         relations: ToolRelations,
     ) -> Self {
-        let definition = Arc::clone(index.catalog.tool(tool));
         let mut vectors = Vec::with_capacity(index.vectors.len());
         for model_vectors in &index.vectors {
             let row = std::iter::once((model_vectors.rows(), tool.index()));
             vectors.extend(Rows::gather(row));
         }
-        let record = Analyzer::lend(|analyzer| ToolRecord::analyze(&definition, analyzer));
+        let record = Analyzer::lend(|analyzer| ToolRecord::analyze(definition, analyzer));
         let ToolRelations {
             has_bare_name,
             source,
@@ -42,7 +44,7 @@ impl Row {
         } = relations;
         Self {
             digest: index.catalog.digests()[tool.index()],
-            tool: Arc::new(definition.into()),
+            tool: Arc::new(Arc::clone(definition).into()),
             position: tool.0,
             has_bare_name,
             source,
@@ -92,29 +94,37 @@ impl Index {
     }
 
     /// Returns the row key of each source by source number; `None` for a single-tool source.
-    fn source_keys(&self) -> Vec<Option<SourceKey>> {
+    fn source_keys(&self) -> Result<Vec<Option<SourceKey>>, SavedError> {
         let Some(sources) = &self.sources else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let mut keys = vec![None; sources.len()];
         for id in self.catalog.ids() {
             let (source, tools) = sources.find(id);
             let key = &mut keys[source as usize];
             if tools > 1 && key.is_none() {
-                let tool = self.catalog.tool(id);
+                let tool = self.catalog.outline(id)?;
                 if let Some(source) = &tool.source {
                     *key = Some(SourceKey::new(source, tool.untrusted));
                 }
             }
         }
-        keys
+        Ok(keys)
     }
 
     /// Returns the row key and the relations of each tool to the other tools.
-    pub fn tool_relations(&self, models: &[String]) -> Vec<(RowKey, ToolRelations)> {
-        let (digests, sources) = (self.catalog.digests(), self.source_keys());
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn tool_relations(
+        &self,
+        models: &[String],
+    ) -> Result<Vec<(RowKey, ToolRelations)>, SavedError> {
+        let (digests, sources) = (self.catalog.digests(), self.source_keys()?);
+        let outlines = self.catalog.outlines()?;
         let relations_without_clones = |id: ToolId| {
-            let tool = self.catalog.tool(id);
+            let tool = outlines[id.index()];
             let source = match &self.sources {
                 Some(index) => sources[index.find(id).0 as usize],
                 None => None,
@@ -148,16 +158,20 @@ impl Index {
             relations.originals = original_keys;
             *key = relations.key(&digests[clone.index()], models);
         }
-        tool_relations
+        Ok(tool_relations)
     }
 
     /// Returns the shared sources that `is_wanted` accepts, with their rows.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
     pub fn source_rows(
         &self,
         is_wanted: impl Fn(&SourceKey) -> bool,
-    ) -> Vec<(SourceKey, SourceRow)> {
+    ) -> Result<Vec<(SourceKey, SourceRow)>, SavedError> {
         let Some(sources) = &self.sources else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         /// The collected data of one source row.
         struct SourceRowBuilder {
@@ -167,7 +181,7 @@ impl Index {
             tools: Vec<ToolId>,
         }
         let mut builders: Vec<Option<SourceRowBuilder>> = Vec::with_capacity(sources.len());
-        for key in self.source_keys() {
+        for key in self.source_keys()? {
             let mut builder = None;
             if let Some(key) = key
                 && is_wanted(&key)
@@ -203,7 +217,7 @@ impl Index {
             let row = SourceRow::new(builder.terms, builder.counts, sums, builder.tools.len());
             rows.push((builder.key, row));
         }
-        rows
+        Ok(rows)
     }
 
     /// Returns every term of the sources with the number of sources that contain it. A single-tool
@@ -224,7 +238,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::catalog::{Catalog, CatalogStats, Tool};
+    use crate::catalog::{Catalog, CatalogStats};
     use crate::embed::{Embedder, StaticEmbedder};
     use crate::index::{
         GlobalStats, IndexConfig, NumberedModel, RequestTerms, SnapshotContext, TermCounts,
@@ -259,13 +273,15 @@ mod tests {
             .collect();
         let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
         let mut rows = Vec::new();
-        for (id, (key, relations)) in index.catalog.ids().zip(index.tool_relations(&names)) {
-            let bytes = Row::collect(index, None, id, relations).to_bytes();
+        let relations = index.tool_relations(&names).expect("in memory");
+        for (id, (key, relations)) in index.catalog.ids().zip(relations) {
+            let tool = index.catalog.tool(id).expect("in memory");
+            let bytes = Row::collect(index, None, id, tool, relations).to_bytes();
             let row = Row::from_bytes(&bytes, key, &models).expect("intact");
             rows.push((key, Arc::new(row)));
         }
         let dimensions: Vec<usize> = models.iter().map(|(_, dimensions)| *dimensions).collect();
-        let stats = CatalogStats::from_catalog(&index.catalog);
+        let stats = CatalogStats::from_catalog(&index.catalog).expect("in memory");
         let context = SnapshotContext::new(stats, index.counts(None), &dimensions, embedders);
         (context.expect("valid"), rows)
     }
@@ -303,7 +319,7 @@ mod tests {
             };
             terms.insert(term, counts);
         }
-        let source_rows = built.source_rows(|_| true).into_iter();
+        let source_rows = built.source_rows(|_| true).expect("in memory").into_iter();
         let source_rows = source_rows.map(|(key, row)| (key, Arc::new(row))).collect();
         let given = || GlobalStats::Given {
             terms: terms.clone(),

@@ -287,8 +287,10 @@ mod tests {
         let (index, examples) = index();
         let models = models(&index);
         let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
-        for (id, (key, relations)) in index.catalog.ids().zip(index.tool_relations(&names)) {
-            let row = Row::collect(&index, Some(&examples), id, relations.clone());
+        let relations = index.tool_relations(&names).expect("in memory");
+        for (id, (key, relations)) in index.catalog.ids().zip(relations) {
+            let tool = index.catalog.tool(id).expect("in memory");
+            let row = Row::collect(&index, Some(&examples), id, tool, relations.clone());
             let count = row.examples.iter().map(Rows::len).sum::<usize>();
             assert_eq!(
                 count,
@@ -330,7 +332,7 @@ mod tests {
                 "the owner of the name is part of the key"
             );
         }
-        let sources = index.source_rows(|_| true);
+        let sources = index.source_rows(|_| true).expect("in memory");
         assert_eq!(sources.len(), 2);
         for (_, row) in sources {
             let restored = SourceRow::from_bytes(&row.to_bytes(), &models).expect("intact");
@@ -378,8 +380,10 @@ mod tests {
                 let (index, examples) = index();
                 let models = models(&index);
                 let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
-                let (key, relations) = index.tool_relations(&names).swap_remove(0);
-                let row = Row::collect(&index, Some(&examples), ToolId(0), relations);
+                let mut relations = index.tool_relations(&names).expect("in memory");
+                let (key, relations) = relations.swap_remove(0);
+                let tool = index.catalog.tool(ToolId(0)).expect("in memory");
+                let row = Row::collect(&index, Some(&examples), ToolId(0), tool, relations);
                 (row.to_bytes(), key, models)
             });
             let (bytes, key, models) = &*ROW;

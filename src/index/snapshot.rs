@@ -137,7 +137,7 @@ impl Index {
         };
         log_registered(&catalog);
         let (built, names) = run_both(catalog.len(), build_columns, || {
-            NameTable::open_unlogged(&catalog)
+            NameTable::unlogged(&catalog)
         });
         let (mut columns, mut cache, sources) = built?;
         let mut left_out = None;
@@ -187,7 +187,7 @@ impl Index {
         let records: Vec<&ToolRecord> = rows.iter().map(|(_, row)| &row.record).collect();
         let columns = Columns::from_records(&records, &context.embedders);
         let (keyword, sources) = match stats {
-            GlobalStats::Counted => (None, SourceIndex::new(&catalog, &columns.postings)),
+            GlobalStats::Counted => (None, SourceIndex::new(&catalog, &columns.postings)?),
             GlobalStats::Given { terms, sources } => {
                 let totals = KeywordTotals {
                     tools: context.counts.tools,
@@ -204,10 +204,10 @@ impl Index {
         let statistics = Statistics {
             keyword,
             sources,
-            duplicates: DuplicateGroups::new(&catalog, &columns.fingerprints),
+            duplicates: DuplicateGroups::new(&catalog, &columns.fingerprints)?,
             clones: UntrustedClones::from_rows(rows),
         };
-        let names = NameTable::open_unlogged(&catalog)?;
+        let names = NameTable::unlogged(&catalog)?;
         Ok(Self::assemble(catalog, names, columns, statistics))
     }
 
@@ -324,9 +324,9 @@ impl Index {
         config: IndexConfig,
     ) -> Result<Self, IndexError> {
         let mut index = Self::build(catalog, config)?;
-        let columns = Columns::analyze_cut(index.catalog.tools(), cuts);
-        index.sources = SourceIndex::new(&index.catalog, &columns.postings);
-        index.duplicates = DuplicateGroups::new(&index.catalog, &columns.fingerprints);
+        let columns = Columns::analyze_cut(index.catalog.tools()?, cuts);
+        index.sources = SourceIndex::new(&index.catalog, &columns.postings)?;
+        index.duplicates = DuplicateGroups::new(&index.catalog, &columns.fingerprints)?;
         index.keyword = KeywordIndex::new(columns.postings, None);
         Ok(index)
     }

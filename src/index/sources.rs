@@ -145,7 +145,7 @@ impl SourceIndex {
         postings: &Postings,
     ) -> Result<Option<Self>, SavedError> {
         match catalog.saved() {
-            None => Ok(Self::new(catalog, postings)),
+            None => Self::new(catalog, postings),
             Some(file) if !file.has(ASSIGNMENT) => Ok(None),
             Some(file) => Ok(Some(Self::open(file)?)),
         }
@@ -213,12 +213,13 @@ impl SourceIndex {
     }
 
     /// Builds the sources of a catalog; `None` if source scoring is off.
-    pub(super) fn new(catalog: &Catalog, postings: &Postings) -> Option<Self> {
+    pub(super) fn new(catalog: &Catalog, postings: &Postings) -> Result<Option<Self>, SavedError> {
         // A group is a source name with a trust level.
-        let group = |tool| {
-            Some(2 * catalog.source_number(tool)? + usize::from(catalog.outline(tool).untrusted))
-        };
-        let groups: Vec<Option<usize>> = catalog.ids().map(group).collect();
+        let mut groups: Vec<Option<usize>> = Vec::with_capacity(catalog.len());
+        for (id, tool) in catalog.ids().zip(catalog.outlines()?) {
+            let source = catalog.source_number(id);
+            groups.push(source.map(|source| 2 * source + usize::from(tool.untrusted)));
+        }
         let mut group_sizes = vec![0_usize; 2 * catalog.source_names().len()];
         groups
             .iter()
@@ -228,7 +229,7 @@ impl SourceIndex {
         let is_service = |group: &usize| (2..=MAX_SERVICE_TOOLS).contains(&group_sizes[*group]);
         let service_tools = groups.iter().flatten().copied().filter(is_service).count();
         if service_tools == 0 || 2 * service_tools < catalog.len() {
-            return None;
+            return Ok(None);
         }
         let mut source_of_group: Vec<Option<u32>> = vec![None; group_sizes.len()];
         let mut analyzer = Analyzer::new();
@@ -256,16 +257,12 @@ impl SourceIndex {
             numbers.push(source);
         }
         if sizes.len() < 2 {
-            return None;
+            return Ok(None);
         }
         name_words.sort_unstable();
         let assignment = SourceAssignment::new(numbers);
-        Some(Self::from_postings(
-            assignment,
-            sizes,
-            postings,
-            &name_words,
-        ))
+        let sources = Self::from_postings(assignment, sizes, postings, &name_words);
+        Ok(Some(sources))
     }
 
     /// Builds the postings of the sources from those of the tools. `names` has the words of the
@@ -589,8 +586,8 @@ mod tests {
                 tool
             });
         let catalog = Catalog::from_tools(tools).expect("ids differ");
-        let columns = Columns::analyze_cut(catalog.tools(), cuts);
-        SourceIndex::new(&catalog, &columns.postings)
+        let columns = Columns::analyze_cut(catalog.tools().expect("in memory"), cuts);
+        SourceIndex::new(&catalog, &columns.postings).expect("in memory")
     }
 
     fn mean(sources: &SourceIndex, scores: &[f32]) -> Vec<f32> {

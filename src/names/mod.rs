@@ -58,10 +58,10 @@ const MAX_SUGGESTIONS: usize = 3;
 /// use picktools::{Catalog, Tool};
 ///
 /// let catalog = Catalog::from_tools([Tool::without_arguments("read_file", "Reads a file")])?;
-/// let names = NameTable::new(&catalog);
-/// let Resolution::Tool(resolved) = names.resolve("readFile", &catalog) else { panic!() };
-/// assert_eq!(catalog.tool(resolved.tool).name, "read_file");
-/// let Resolution::Unknown { suggestions } = names.resolve("read_flie", &catalog) else { panic!() };
+/// let names = NameTable::new(&catalog)?;
+/// let Resolution::Tool(resolved) = names.resolve("readFile", &catalog)? else { panic!() };
+/// assert_eq!(catalog.tool(resolved.tool)?.name, "read_file");
+/// let Resolution::Unknown { suggestions } = names.resolve("read_flie", &catalog)? else { panic!() };
 /// assert_eq!(suggestions, ["read_file"]);
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```
@@ -94,20 +94,40 @@ enum NameClaim {
 }
 
 impl NameTable {
-    /// Collects the names of a catalog.
-    pub fn new(catalog: &Catalog) -> Self {
+    /// Collects the names of a catalog, or reads them from the saved index of the catalog.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the index is damaged. Catalogs in memory never fail.
+    pub fn new(catalog: &Catalog) -> Result<Self, SavedError> {
         log_registered(catalog);
-        Self::collect(catalog)
+        Self::unlogged(catalog)
     }
 
-    fn collect(catalog: &Catalog) -> Self {
+    /// Does the same as [`new`](Self::new), without logging.
+    ///
+    /// It may run on another thread, which can have another log than the caller; see
+    /// [`log_registered`].
+    pub(crate) fn unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
+        match catalog.saved() {
+            None => Self::collect(catalog),
+            Some(file) => Ok(Self {
+                tools: Owners::open(NAMES, file)?,
+                normalised: Owners::open(NORMALISED, file)?,
+            }),
+        }
+    }
+
+    fn collect(catalog: &Catalog) -> Result<Self, SavedError> {
+        let outlines = catalog.outlines()?;
+        let outlines = || catalog.ids().zip(&outlines);
         let by_name = |tool: ToolId| ResolvedTool {
             tool,
             via: ResolvedVia::Name,
             deprecated: false,
         };
         let mut names: Vec<(Cow<'_, str>, NameClaim)> = Vec::with_capacity(catalog.len() * 3);
-        for (id, tool) in catalog.outlines() {
+        for (id, tool) in outlines() {
             let owner = by_name(id);
             if !tool.untrusted {
                 names.push((Cow::Borrowed(&tool.name), NameClaim::Shared(owner)));
@@ -127,13 +147,13 @@ impl NameTable {
         }
         // An untrusted tool gets its bare name only if no other tool has the name and the name is
         // not reserved.
-        if catalog.outlines().any(|(_, tool)| tool.untrusted) {
+        if outlines().any(|(_, tool)| tool.untrusted) {
             let used_names: HashSet<String> = names
                 .par_iter()
                 .with_min_len(MIN_PARALLEL)
                 .map(|(name, _)| normalise(name))
                 .collect();
-            for (id, tool) in catalog.outlines() {
+            for (id, tool) in outlines() {
                 let may_claim =
                     tool.untrusted && catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
                 if may_claim && !used_names.contains(&normalise(&tool.name)) {
@@ -143,7 +163,7 @@ impl NameTable {
         }
         // An id is unique, so it wins over another tool's equal name. An exception is the id of an
         // untrusted tool that is only the bare name.
-        for (id, tool) in catalog.outlines() {
+        for (id, tool) in outlines() {
             if !tool.untrusted || tool.id != tool.name {
                 names.push((Cow::Borrowed(&tool.id), NameClaim::Id(by_name(id))));
             }
@@ -164,7 +184,7 @@ impl NameTable {
             }
         });
         let normalised = Self::normalise_owners(&tools);
-        Self { tools, normalised }
+        Ok(Self { tools, normalised })
     }
 
     /// Merges the owners of names that are equal without case and separators.
@@ -191,30 +211,6 @@ impl NameTable {
         })
     }
 
-    /// Collects the names of a catalog, or reads them from the saved index of the catalog.
-    ///
-    /// # Errors
-    ///
-    /// [`SavedError`] if the index is damaged.
-    pub fn open(catalog: &Catalog) -> Result<Self, SavedError> {
-        log_registered(catalog);
-        Self::open_unlogged(catalog)
-    }
-
-    /// Does the same as [`open`](Self::open), without logging.
-    ///
-    /// It may run on another thread, which can have another log than the caller; see
-    /// [`log_registered`].
-    pub(crate) fn open_unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
-        let Some(file) = catalog.saved() else {
-            return Ok(Self::collect(catalog));
-        };
-        Ok(Self {
-            tools: Owners::open(NAMES, file)?,
-            normalised: Owners::open(NORMALISED, file)?,
-        })
-    }
-
     /// Returns the memory of the table, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.tools.memory() + self.normalised.memory()
@@ -227,7 +223,11 @@ impl NameTable {
 
     /// Resolves an id, a qualified name, a name or an alias of any tool of the catalog, of which
     /// this is the table; see [`NameTable::resolve_in`].
-    pub fn resolve(&self, name: &str, catalog: &Catalog) -> Resolution {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn resolve(&self, name: &str, catalog: &Catalog) -> Result<Resolution, SavedError> {
         self.resolve_in(name, &NameScope::all(catalog))
     }
 
@@ -255,16 +255,20 @@ impl NameTable {
     }
 
     /// Returns the tools that a name may stand for, in registration order.
-    pub fn possible_tools(&self, name: &str, catalog: &Catalog) -> Vec<ToolId> {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn possible_tools(&self, name: &str, catalog: &Catalog) -> Result<Vec<ToolId>, SavedError> {
         let scope = NameScope {
             may_suggest: &|_| false,
             ..NameScope::all(catalog)
         };
-        match self.resolve_in(name, &scope) {
+        Ok(match self.resolve_in(name, &scope)? {
             Resolution::Tool(resolved) => vec![resolved.tool],
             Resolution::Ambiguous(tools) => tools,
             Resolution::Unknown { .. } => Vec::new(),
-        }
+        })
     }
 
     /// Returns the tools that have a name exactly or, if there are no such tools, in a variant
@@ -498,12 +502,12 @@ mod tests {
             Tool::without_arguments("search", ""),
         ];
         let catalog = Catalog::from_tools(tools).expect("valid");
-        (NameTable::new(&catalog), catalog)
+        (NameTable::new(&catalog).expect("in memory"), catalog)
     }
 
     fn resolve(name: &str) -> Resolution {
         let (table, catalog) = table();
-        table.resolve(name, &catalog)
+        table.resolve(name, &catalog).expect("in memory")
     }
 
     fn mentioned(text: &str) -> Vec<usize> {
@@ -592,10 +596,10 @@ mod tests {
             })
             .into();
         let catalog = Catalog::from_tools([tool]).expect("valid");
-        let table = NameTable::new(&catalog);
+        let table = NameTable::new(&catalog).expect("in memory");
         let deprecated = |name: &str| {
             matches!(
-                table.resolve(name, &catalog),
+                table.resolve(name, &catalog).expect("in memory"),
                 Resolution::Tool(ResolvedTool {
                     deprecated: true,
                     ..

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::NameTable;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Tool};
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// The characters that make a text a glob.
 const GLOB_CHARACTERS: [char; 4] = ['*', '?', '[', '{'];
@@ -96,9 +97,23 @@ impl ToolPatterns {
     }
 
     /// Returns `true` if a pattern matches the id or the name of a tool.
-    pub fn matches_tool(&self, catalog: &Catalog, tool: ToolId) -> bool {
-        let outline = catalog.outline(tool);
-        self.matches(&outline.id) || self.matches(&outline.name)
+    pub fn matches_tool(&self, tool: &Tool) -> bool {
+        self.matches(&tool.id) || self.matches(&tool.name)
+    }
+
+    /// Returns the tools of a catalog that match, in registration order.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn tools(&self, catalog: &Catalog) -> Result<Vec<ToolId>, SavedError> {
+        let mut tools = Vec::new();
+        for tool in catalog.ids() {
+            if self.matches_tool(catalog.outline(tool)?) {
+                tools.push(tool);
+            }
+        }
+        Ok(tools)
     }
 }
 
@@ -114,24 +129,17 @@ impl NameTable {
         is_glob(text) && self.tools.get(text).is_none()
     }
 
-    /// Returns the tools whose id or name a glob or `mcp__server` matches, in registration order.
-    /// Returns `None` if the text is not such a pattern, or a tool has it as its name.
+    /// Compiles a glob or `mcp__server`. Returns `None` if the text is not such a pattern, or a
+    /// tool has it as its name.
     ///
     /// # Errors
     ///
     /// [`PatternError`] if the glob is invalid or too long.
-    pub fn tools_of_pattern(
-        &self,
-        pattern: &str,
-        catalog: &Catalog,
-    ) -> Result<Option<Vec<ToolId>>, PatternError> {
-        if !self.is_pattern(pattern) {
+    pub(crate) fn pattern(&self, text: &str) -> Result<Option<ToolPatterns>, PatternError> {
+        if !self.is_pattern(text) {
             return Ok(None);
         }
-        let patterns = ToolPatterns::new(&[pattern.to_owned()])?;
-        let mut tools: Vec<ToolId> = catalog.ids().collect();
-        tools.retain(|&tool| patterns.matches_tool(catalog, tool));
-        Ok(Some(tools))
+        ToolPatterns::new(&[text.to_owned()]).map(Some)
     }
 }
 

@@ -5,6 +5,7 @@ use super::resolution::{Resolution, ResolvedTool, ResolvedVia};
 use super::scope::NameScope;
 use crate::catalog::spelling::normalise;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// The separators between a server and its tool, as models and clients write them.
 const SEPARATORS: [&str; 6] = ["__", "/", ".", ":", "-", "_"];
@@ -37,16 +38,20 @@ impl NameTable {
     /// Resolves a name in a scope. The order is: a shown name or an id; a name with its server,
     /// with any separator; a name or an alias, first exactly, then in a variant spelling. If the
     /// name means nothing, the affixes that models add are removed and the rest is resolved.
-    pub fn resolve_in(&self, name: &str, scope: &NameScope<'_>) -> Resolution {
-        if let Some(tool) = self.resolve_seen(name, scope) {
-            return Resolution::Tool(tool);
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn resolve_in(&self, name: &str, scope: &NameScope<'_>) -> Result<Resolution, SavedError> {
+        if let Some(tool) = self.resolve_seen(name, scope)? {
+            return Ok(Resolution::Tool(tool));
         }
         let forms = name_forms(name);
         for (index, form) in forms.iter().enumerate() {
             let FoundTools {
                 mut tools,
                 is_exact,
-            } = self.read(form, scope);
+            } = self.read(form, scope)?;
             if !is_exact || index > 0 {
                 for tool in &mut tools {
                     tool.via = ResolvedVia::Normalised;
@@ -54,51 +59,57 @@ impl NameTable {
             }
             match tools[..] {
                 [] => {}
-                [tool] => return Resolution::Tool(tool),
-                _ => return Resolution::Ambiguous(tools.iter().map(|found| found.tool).collect()),
+                [tool] => return Ok(Resolution::Tool(tool)),
+                _ => {
+                    let tools = tools.iter().map(|found| found.tool);
+                    return Ok(Resolution::Ambiguous(tools.collect()));
+                }
             }
         }
         let bare = forms.last().copied().unwrap_or(name);
-        Resolution::Unknown {
+        Ok(Resolution::Unknown {
             suggestions: self.suggest(bare, scope.may_suggest),
-        }
+        })
     }
 
     /// Finds the tool that the model saw under exactly a name, which is the usual case.
-    fn resolve_seen(&self, name: &str, scope: &NameScope<'_>) -> Option<ResolvedTool> {
+    fn resolve_seen(
+        &self,
+        name: &str,
+        scope: &NameScope<'_>,
+    ) -> Result<Option<ResolvedTool>, SavedError> {
         if let Some(shown) = scope.shown {
-            return shown(name).map(advertised);
+            return Ok(shown(name).map(advertised));
         }
-        let &[tool] = self.tools.get(name)? else {
-            return None;
+        let Some(&[tool]) = self.tools.get(name) else {
+            return Ok(None);
         };
-        let is_trusted = !scope.catalog.outline(tool.tool).untrusted;
-        (is_trusted && (scope.may_mean)(tool.tool)).then_some(tool)
+        let is_trusted = !scope.is_untrusted(tool)?;
+        Ok((is_trusted && (scope.may_mean)(tool.tool)).then_some(tool))
     }
 
     /// Finds the tools of one form of a name.
-    fn read(&self, form: &str, scope: &NameScope<'_>) -> FoundTools {
+    fn read(&self, form: &str, scope: &NameScope<'_>) -> Result<FoundTools, SavedError> {
         let exact = |tools| FoundTools {
             tools,
             is_exact: true,
         };
         if let Some(tool) = scope.shown.and_then(|shown| shown(form)) {
-            return exact(vec![advertised(tool)]);
+            return Ok(exact(vec![advertised(tool)]));
         }
         let has_name = self.tools.get(form).is_some();
         let mut plain = self.owners(form).to_vec();
         plain.retain(|owner| (scope.may_mean)(owner.tool));
-        let is_id = |owner: &ResolvedTool| {
-            let outline = scope.catalog.outline(owner.tool);
-            outline.id == form || (form.contains('/') && outline.qualified_name() == form)
-        };
-        if has_name && plain.iter().any(is_id) {
-            return exact(plain);
+        if has_name {
+            for owner in &plain {
+                if scope.has_id(owner.tool, form)? {
+                    return Ok(exact(plain));
+                }
+            }
         }
         let qualified = self.qualified_readings(form, scope);
-        let is_untrusted = |found: &ResolvedTool| scope.catalog.outline(found.tool).untrusted;
         let ([reading], [first, ..]) = (&qualified[..], &plain[..]) else {
-            return match qualified.is_empty() {
+            return Ok(match qualified.is_empty() {
                 true if plain.is_empty() => self.read_behind_client(form, scope),
                 true => FoundTools {
                     tools: plain,
@@ -108,31 +119,28 @@ impl NameTable {
                     tools: qualified,
                     is_exact: false,
                 },
-            };
+            });
         };
         let source = |found: &ResolvedTool| scope.catalog.source(found.tool);
         let is_same = plain.len() == 1 && source(first) == source(reading);
         // A model that saw canonical names means the canonical name. An untrusted tool gets no
         // calls that name a trusted server.
         let is_seen = scope.shown.is_none() && has_name;
-        if is_same || (is_seen && (is_untrusted(reading) || !plain.iter().any(is_untrusted))) {
-            return FoundTools {
+        let is_untrusted = !is_same && scope.is_untrusted(*reading)?;
+        if is_same || (is_seen && (is_untrusted || scope.count_untrusted(&plain)? == 0)) {
+            return Ok(FoundTools {
                 tools: plain,
                 is_exact: has_name,
-            };
+            });
         }
-        if is_untrusted(reading) && !plain.iter().all(is_untrusted) {
-            let mut tools = qualified;
+        let mut tools = qualified;
+        if is_untrusted && scope.count_untrusted(&plain)? < plain.len() {
             tools.append(&mut plain);
-            return FoundTools {
-                tools,
-                is_exact: false,
-            };
         }
-        FoundTools {
-            tools: qualified,
+        Ok(FoundTools {
+            tools,
             is_exact: false,
-        }
+        })
     }
 
     /// Finds the tools that a name means if it begins with their server.
@@ -291,8 +299,9 @@ mod tests {
     /// Returns the id of the resolved tool, the ids of several tools, or the suggestions after `?`.
     fn resolve(tools: &[Tool], name: &str) -> String {
         let catalog = Catalog::from_tools(tools.to_vec()).expect("valid");
-        let id = |tool: &ToolId| catalog.outline(*tool).id.clone();
-        match NameTable::new(&catalog).resolve(name, &catalog) {
+        let id = |tool: &ToolId| catalog.tool_id(*tool).to_owned();
+        let names = NameTable::new(&catalog).expect("in memory");
+        match names.resolve(name, &catalog).expect("in memory") {
             Resolution::Tool(resolved) => id(&resolved.tool),
             Resolution::Ambiguous(tools) => tools.iter().map(id).collect::<Vec<_>>().join(","),
             Resolution::Unknown { suggestions } => format!("?{}", suggestions.join(",")),

@@ -1,7 +1,9 @@
 //! The tools and names among which a name is looked up.
 
+use super::resolution::ResolvedTool;
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// Finds the tool that a model saw under exactly a name.
 pub type ShownNames<'a> = &'a dyn Fn(&str) -> Option<ToolId>;
@@ -32,5 +34,25 @@ impl<'a> NameScope<'a> {
             may_mean: &|_| true,
             may_suggest: &|_| true,
         }
+    }
+
+    pub(super) fn is_untrusted(&self, found: ResolvedTool) -> Result<bool, SavedError> {
+        Ok(self.catalog.outline(found.tool)?.untrusted)
+    }
+
+    pub(super) fn count_untrusted(&self, found: &[ResolvedTool]) -> Result<usize, SavedError> {
+        let mut untrusted = 0;
+        for tool in found {
+            untrusted += usize::from(self.is_untrusted(*tool)?);
+        }
+        Ok(untrusted)
+    }
+
+    /// Returns `true` if a name is the id or the qualified name of a tool.
+    pub(super) fn has_id(&self, tool: ToolId, name: &str) -> Result<bool, SavedError> {
+        if self.catalog.tool_id(tool) == name {
+            return Ok(true);
+        }
+        Ok(name.contains('/') && self.catalog.outline(tool)?.qualified_name() == name)
     }
 }

@@ -16,6 +16,7 @@ use super::{NameTable, Resolution, ResolvedVia, log_use};
 use crate::catalog::Catalog;
 use crate::excerpt::list;
 use crate::ranking::ToolId;
+use crate::saved::SavedError;
 
 /// A skill, as its `SKILL.md` describes it.
 ///
@@ -32,7 +33,7 @@ use crate::ranking::ToolId;
 ///     body: "Write them down.".to_owned(),
 /// };
 /// let catalog = Catalog::from_tools([Tool::without_arguments("writeFile", "Writes a file")])?;
-/// assert!(skill.compatibility(&catalog, &NameTable::new(&catalog)).is_compatible());
+/// assert!(skill.compatibility(&catalog, &NameTable::new(&catalog)?)?.is_compatible());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -128,41 +129,60 @@ pub enum ToolMeaning {
 
 impl Skill {
     /// Resolves the tools of the skill in a catalog, of which `names` is the name table.
-    pub fn compatibility(&self, catalog: &Catalog, names: &NameTable) -> SkillReport {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn compatibility(
+        &self,
+        catalog: &Catalog,
+        names: &NameTable,
+    ) -> Result<SkillReport, SavedError> {
         self.report(|name| ToolMeaning::resolve(name, catalog, names))
     }
 
     /// Resolves the tools of the skill with the function `resolve`.
-    pub(crate) fn report(&self, mut resolve: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
-        let tools = self.allowed_tools.iter();
-        let tools = tools.map(|allowed| SkillTool {
-            meaning: resolve(&allowed.name),
-            allowed: allowed.clone(),
-        });
-        SkillReport {
+    pub(crate) fn report(
+        &self,
+        mut resolve: impl FnMut(&str) -> Result<ToolMeaning, SavedError>,
+    ) -> Result<SkillReport, SavedError> {
+        let mut tools = Vec::with_capacity(self.allowed_tools.len());
+        for allowed in &self.allowed_tools {
+            tools.push(SkillTool {
+                meaning: resolve(&allowed.name)?,
+                allowed: allowed.clone(),
+            });
+        }
+        Ok(SkillReport {
             name: self.name.clone(),
             path: self.path.clone(),
-            tools: tools.collect(),
-        }
+            tools,
+        })
     }
 }
 
 impl ToolMeaning {
     /// Resolves `name` in a catalog, of which `names` is the name table, and logs the use.
-    pub fn resolve(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
-        let id = |tool: ToolId| catalog.tool(tool).id.clone();
-        if let Ok(Some(tools)) = names.tools_of_pattern(name, catalog) {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read.
+    pub fn resolve(name: &str, catalog: &Catalog, names: &NameTable) -> Result<Self, SavedError> {
+        let id = |tool: ToolId| catalog.tool_id(tool).to_owned();
+        if let Ok(Some(pattern)) = names.pattern(name) {
+            let tools = pattern.tools(catalog)?;
             if tools.is_empty() {
                 let suggestions = names.suggest(name, |_| true);
-                return Self::Unknown { suggestions };
+                return Ok(Self::Unknown { suggestions });
             }
-            return Self::Matched {
+            return Ok(Self::Matched {
                 tools: tools.into_iter().map(id).collect(),
-            };
+            });
         }
-        match names.resolve(name, catalog) {
+        Ok(match names.resolve(name, catalog)? {
             Resolution::Tool(resolved) => {
-                log_use(name, None, catalog.tool(resolved.tool), resolved.deprecated);
+                let tool = catalog.tool(resolved.tool)?;
+                log_use(name, None, tool, resolved.deprecated);
                 Self::Tool {
                     tool: id(resolved.tool),
                     via: resolved.via,
@@ -173,7 +193,7 @@ impl ToolMeaning {
                 candidates: tools.into_iter().map(id).collect(),
             },
             Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
-        }
+        })
     }
 
     /// Returns `true` if the name stands for exactly one tool, or is a pattern that matches tools.

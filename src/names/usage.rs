@@ -9,12 +9,16 @@ use tracing::{debug, warn};
 use crate::catalog::{Alias, Catalog, Tool};
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 
-/// Logs every alias of a catalog.
+/// Logs every alias of a catalog, or the error of a definition that cannot be read.
 pub fn log_registered(catalog: &Catalog) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    for tool in catalog.tools() {
+    let tools = match catalog.tools() {
+        Ok(tools) => tools,
+        Err(error) => return debug!(%error, "cannot list the aliases"),
+    };
+    for tool in tools {
         for Alias { name, deprecated } in &tool.aliases {
             debug!(
                 alias = %marked(name, MAX_NAME_CHARS),

@@ -40,8 +40,15 @@ fn operator(aliases: &Value) -> CatalogOptions {
 
 /// Returns the id of the tool with a name, and the kind of match.
 fn meaning(catalog: &Catalog, name: &str) -> Option<(String, ResolvedVia)> {
-    match NameTable::new(catalog).resolve(name, catalog) {
-        Resolution::Tool(resolved) => Some((catalog.tool(resolved.tool).id.clone(), resolved.via)),
+    match NameTable::new(catalog)
+        .expect("readable")
+        .resolve(name, catalog)
+        .expect("readable")
+    {
+        Resolution::Tool(resolved) => Some((
+            catalog.tool(resolved.tool).expect("readable").id.clone(),
+            resolved.via,
+        )),
         _ => None,
     }
 }
@@ -97,7 +104,7 @@ fn alias_listed_twice_or_equal_to_own_name_is_rejected() {
         assert!(error.contains(part), "{part}: {error}");
     }
     let catalog = read(&warn(), &entries).expect("warn keeps the first");
-    let tool = &catalog.tools()[0];
+    let tool = &catalog.tools().expect("readable")[0];
     assert_eq!(
         tool.aliases
             .iter()
@@ -108,7 +115,7 @@ fn alias_listed_twice_or_equal_to_own_name_is_rejected() {
     assert!(!tool.aliases[0].deprecated);
     assert_eq!(catalog.notices().len(), 3, "{:?}", catalog.notices());
     let shown_names = Advertising::Expanded
-        .apply(catalog.tools())
+        .apply(catalog.tools().expect("readable"))
         .expect("it can be shown");
     assert_eq!(
         shown_names
@@ -267,7 +274,7 @@ fn operator_alias_in_conflict_wins() {
         "a name needs no alias"
     );
     assert!(
-        catalog.tools()[0]
+        catalog.tools().expect("readable")[0]
             .aliases
             .iter()
             .any(|alias| alias.name == "sh" && alias.deprecated)
@@ -370,7 +377,10 @@ fn confusable_and_invisible_names_are_rejected() {
     );
     let catalog = catalog.expect("warn leaves it out");
     assert_eq!(
-        (catalog.len(), catalog.tools()[0].name.as_str()),
+        (
+            catalog.len(),
+            catalog.tools().expect("readable")[0].name.as_str()
+        ),
         (1, "read_mail")
     );
     let scripts = ["перевести_текст", "天气预报", "größe_ändern"].map(|name| entry(name, "s", &[]));
@@ -438,26 +448,33 @@ fn catalog_options_apply_to_memory_and_added_tools() {
         .expect("they give way");
     assert!(
         old.tools()
+            .expect("readable")
             .iter()
-            .zip(new.tools())
+            .zip(new.tools().expect("readable"))
             .all(|(a, b)| std::sync::Arc::ptr_eq(a, b)),
         "they are shared"
     );
     assert_eq!(
         new.tools()
+            .expect("readable")
             .iter()
             .map(|tool| tool.id.as_str())
             .collect::<Vec<_>>(),
         ["evil/run", "host/terminalRun", "evil/later"]
     );
-    assert!(new.tools()[2].untrusted && new.tools()[2].aliases.is_empty());
+    assert!(
+        new.tools().expect("readable")[2].untrusted
+            && new.tools().expect("readable")[2].aliases.is_empty()
+    );
     assert_eq!(
         tool_of(&new, "bash"),
         "evil/run",
         "the operator's alias survives"
     );
     assert_eq!(meaning(&new, "sh"), None);
-    let fewer = new.filtered(|tool| tool.name != "terminalRun");
+    let fewer = new
+        .filtered(|tool| tool.name != "terminalRun")
+        .expect("readable");
     let more = fewer
         .with_tools([tool("host", "other", "")])
         .expect("an alias goes with its tool");
@@ -479,6 +496,6 @@ fn untrusted_default_source_applies_to_memory_tools() {
     assert!(
         catalog
             .find("evil/run")
-            .is_some_and(|id| catalog.tool(id).untrusted)
+            .is_some_and(|id| catalog.tool(id).expect("readable").untrusted)
     );
 }

@@ -16,13 +16,23 @@ const ORIGINAL: &str = "mail/send_email";
 /// The fixture catalog with a tool of the untrusted source `evil`: a changed copy of the original.
 fn with_copy(change: impl FnOnce(&mut Tool)) -> Catalog {
     let tools = workplace();
-    let mut copy = Tool::clone(tools.tool(tools.find(ORIGINAL).expect("it is there")));
+    let mut copy = Tool::clone(
+        tools
+            .tool(tools.find(ORIGINAL).expect("it is there"))
+            .expect("readable"),
+    );
     copy.source = Some("evil".to_owned());
     copy.aliases.clear();
     change(&mut copy);
     copy.id = copy.qualified_name();
     // The copy is registered first, so that registration order does not favour the original.
-    let all = std::iter::once(copy).chain(tools.tools().iter().map(|tool| Tool::clone(tool)));
+    let all = std::iter::once(copy).chain(
+        tools
+            .tools()
+            .expect("readable")
+            .iter()
+            .map(|tool| Tool::clone(tool)),
+    );
     let options = CatalogOptions {
         untrusted_sources: set(&["evil"]),
         ..CatalogOptions::default()
@@ -93,7 +103,7 @@ fn check(selection: &Selection, how: &str) {
 #[test]
 fn untrusted_copy_of_trusted_tool_is_excluded() {
     for (number, catalog) in copies().into_iter().enumerate() {
-        let description = catalog.tools()[0].description.clone();
+        let description = catalog.tools().expect("readable")[0].description.clone();
         let built_in = engine(catalog.clone());
         for choice in [SelectionMode::Set, SelectionMode::Best] {
             let options = PickOptions {

@@ -173,7 +173,13 @@ fn alias_at_registration_is_logged() {
         ..CatalogOptions::default()
     };
     let catalog = options
-        .collect(terminal().tools().iter().map(|tool| tool.as_ref().clone()))
+        .collect(
+            terminal()
+                .tools()
+                .expect("readable")
+                .iter()
+                .map(|tool| tool.as_ref().clone()),
+        )
         .expect("it is valid");
     let lines = logged(|| drop(engine(catalog)));
     let registered = |alias: &str, deprecated: bool| {

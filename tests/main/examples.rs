@@ -219,7 +219,7 @@ fn pick_without_examples_is_identical() {
 #[test]
 fn same_examples_from_any_origin_rank_alike() {
     let workplace = workplace();
-    let in_catalog = workplace.tools().iter().map(|tool| {
+    let in_catalog = workplace.tools().expect("readable").iter().map(|tool| {
         let mut tool = (**tool).clone();
         if tool.id == FOR {
             tool.examples = vec![SERVED.to_owned()];
@@ -270,7 +270,7 @@ fn examples_of_untrusted_source_are_ignored_and_reported() {
         (notice.kind, &*notice.pointer),
         (FaultKind::UntrustedExamples, "/examples")
     );
-    assert!(catalog.tools()[0].examples.is_empty());
+    assert!(catalog.tools().expect("readable")[0].examples.is_empty());
     assert!(engine(catalog.clone()).example_stats().is_none());
     // The operator's examples count.
     let engine = engine(catalog)
@@ -328,6 +328,7 @@ fn tool_without_examples_is_not_drowned() {
     let many: Vec<(String, String)> = WORKPLACE
         .catalog()
         .tools()
+        .expect("readable")
         .iter()
         .filter(|tool| tool.id != "calendar/book_meeting_room")
         .flat_map(|tool| {
@@ -423,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn learned_engine_equals_built_engine(pairs in pairs(), cut in 0..30_usize) {
-        let vocabulary = Vocabulary::from_catalog(WORKPLACE.catalog());
+        let vocabulary = Vocabulary::from_catalog(WORKPLACE.catalog()).expect("readable");
         let mut list = Examples::default();
         for (tool, request) in &pairs {
             list.learn(tool, request, &vocabulary);

@@ -37,7 +37,7 @@ fn faults(result: Result<Catalog, CatalogError>) -> Vec<CatalogFault> {
 fn one(entry: Value) -> Arc<Tool> {
     let catalog = read(&json!([entry])).expect("the entry is valid");
     assert_eq!(catalog.len(), 1);
-    Arc::clone(&catalog.tools()[0])
+    Arc::clone(&catalog.tools().expect("readable")[0])
 }
 
 /// Returns the fault of a catalog with one entry, as `pointer: message; remedy`.
@@ -72,7 +72,13 @@ fn catalog_formats_give_the_same_tools() {
     ] {
         let catalog = open(&format!("formats/{path}"));
         assert_eq!(catalog.len(), 3, "{path}");
-        for ((tool, raw), name) in catalog.tools().iter().zip(&raw).zip(NAMES) {
+        for ((tool, raw), name) in catalog
+            .tools()
+            .expect("readable")
+            .iter()
+            .zip(&raw)
+            .zip(NAMES)
+        {
             assert_eq!(
                 (tool.name.as_str(), raw["name"].as_str()),
                 (name, Some(name)),
@@ -89,7 +95,7 @@ fn catalog_formats_give_the_same_tools() {
             assert_eq!(
                 catalog
                     .find(&tool.id)
-                    .map(|id| catalog.tool(id).name.clone()),
+                    .map(|id| catalog.tool(id).expect("readable").name.clone()),
                 Some(name.to_owned())
             );
         }
@@ -105,7 +111,7 @@ fn format_specific_fields_are_kept() {
         "mcp.json",
         "mcp-rpc.json",
     ] {
-        let forecast = &open(&format!("formats/{path}")).tools()[0].clone();
+        let forecast = &open(&format!("formats/{path}")).tools().expect("readable")[0].clone();
         assert_eq!(
             forecast.title.as_deref(),
             Some("Weather forecast"),
@@ -125,6 +131,7 @@ fn format_specific_fields_are_kept() {
         assert!(
             open(&format!("formats/{path}"))
                 .tools()
+                .expect("readable")
                 .iter()
                 .all(|tool| tool.strict == Some(true)),
             "{path}"
@@ -133,12 +140,19 @@ fn format_specific_fields_are_kept() {
     assert!(
         open("formats/anthropic.json")
             .tools()
+            .expect("readable")
             .iter()
             .all(|tool| tool.strict.is_none())
     );
     let native = open("formats/native.json");
-    assert_eq!(native.tools()[1].aliases[0].name, "convert");
-    assert_eq!(native.tools()[1].tags, ["measures", "arithmetic"]);
+    assert_eq!(
+        native.tools().expect("readable")[1].aliases[0].name,
+        "convert"
+    );
+    assert_eq!(
+        native.tools().expect("readable")[1].tags,
+        ["measures", "arithmetic"]
+    );
 }
 
 #[test]
@@ -151,11 +165,15 @@ fn tool_id_is_identity_and_source_qualifies_others() {
     .expect("the same name in other sources is not a conflict");
     let ids: Vec<&str> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.id.as_str())
         .collect();
     assert_eq!(ids, ["x-1", "t/a", "a"]);
-    assert_eq!(catalog.tools()[0].qualified_name(), "s/a");
+    assert_eq!(
+        catalog.tools().expect("readable")[0].qualified_name(),
+        "s/a"
+    );
     assert!(catalog.find("s/a").is_none());
 }
 
@@ -173,7 +191,10 @@ fn tools_without_source_get_file_or_folder_name() {
             .expect("a folder can be made");
         fs::write(&path, entry).expect("a file can be written");
         let open = |path: &Path| {
-            Catalog::open(path).expect("the catalog is valid").tools()[0]
+            Catalog::open(path)
+                .expect("the catalog is valid")
+                .tools()
+                .expect("readable")[0]
                 .source
                 .clone()
         };
@@ -199,7 +220,10 @@ fn source_from_folder_uses_complete_name() {
     )
     .expect("a file can be written");
     let catalog = Catalog::open(&folder).expect("the catalog is valid");
-    assert_eq!(catalog.tools()[0].source.as_deref(), Some("release-1.2"));
+    assert_eq!(
+        catalog.tools().expect("readable")[0].source.as_deref(),
+        Some("release-1.2")
+    );
 }
 
 #[test]
@@ -445,6 +469,7 @@ fn catalog_option_allows_tools_without_schema() {
     let catalog = read(&entries).expect("every entry is valid");
     let modes: Vec<_> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| (tool.name.as_str(), tool.no_schema_mode))
         .collect();
@@ -469,7 +494,7 @@ fn catalog_option_allows_tools_without_schema() {
         .with_tools([tool])
         .expect("the option applies to later tools");
     assert_eq!(
-        more.tools()[5].no_schema_mode,
+        more.tools().expect("readable")[5].no_schema_mode,
         Some(NoSchemaMode::HumanApproval)
     );
     let fault = one_fault(json!({"name": "a", "description": "b"}));
@@ -726,6 +751,7 @@ fn digest_differs_only_for_changed_content() {
     let tools = || {
         plain
             .tools()
+            .expect("readable")
             .iter()
             .map(|tool| Tool::clone(tool))
             .collect::<Vec<_>>()
@@ -768,14 +794,20 @@ fn changed_catalog_shares_unchanged_tools() {
     );
     assert!(
         old.tools()
+            .expect("readable")
             .iter()
-            .zip(new.tools())
+            .zip(new.tools().expect("readable"))
             .all(|(a, b)| Arc::ptr_eq(a, b))
     );
     assert_eq!(new.find("samples/extra").map(|id| id.index()), Some(3));
-    let filtered = new.filtered(|tool| tool.name != "convertUnits");
+    let filtered = new
+        .filtered(|tool| tool.name != "convertUnits")
+        .expect("readable");
     assert_eq!(filtered.len(), 3);
-    assert!(Arc::ptr_eq(&filtered.tools()[1], &old.tools()[2]));
+    assert!(Arc::ptr_eq(
+        &filtered.tools().expect("readable")[1],
+        &old.tools().expect("readable")[2]
+    ));
     assert!(filtered.find("samples/convertUnits").is_none());
     assert_ne!(filtered.digest(), new.digest());
     let conflict = faults(old.with_tools([tool("samples", "get_forecast", "")]));

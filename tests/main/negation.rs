@@ -133,6 +133,7 @@ fn negated_tool_ranks_below_requested_tool() {
     let roles = WORKPLACE
         .catalog()
         .tools()
+        .expect("readable")
         .iter()
         .flat_map(|tool| tool.allowed_roles.clone())
         .collect();

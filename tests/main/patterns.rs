@@ -14,7 +14,7 @@ fn open_table() -> (Catalog, Vec<PatternCase>) {
 
 /// Returns the ids of the tools that are ineligible, or `None` if the policy is refused.
 fn ineligible(catalog: &Catalog, access: &Access) -> Option<Vec<String>> {
-    let eligibility = match access.decide(catalog, &NameTable::new(catalog)) {
+    let eligibility = match access.decide(catalog, &NameTable::new(catalog).expect("readable")) {
         Ok(eligibility) => eligibility,
         Err(AccessError::UnknownTool { .. }) => return None,
         Err(error) => panic!("{error}"),
@@ -22,7 +22,7 @@ fn ineligible(catalog: &Catalog, access: &Access) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     for id in catalog.ids() {
         if !eligibility.admits(id) {
-            ids.push(catalog.tool(id).id.clone());
+            ids.push(catalog.tool(id).expect("readable").id.clone());
         }
     }
     Some(ids)
@@ -53,7 +53,7 @@ fn included(engine: &Engine, pattern: &str) -> Vec<String> {
 #[test]
 fn patterns_match_the_same_tools_in_access_options_and_skills() {
     let (catalog, patterns) = open_table();
-    let names = NameTable::new(&catalog);
+    let names = NameTable::new(&catalog).expect("readable");
     let engine = engine(catalog.clone());
     for PatternCase { pattern, tools } in &patterns {
         let expected = (!tools.is_empty()).then(|| tools.clone());
@@ -79,7 +79,7 @@ fn patterns_match_the_same_tools_in_access_options_and_skills() {
             *tools,
             "always_include {pattern}"
         );
-        let meaning = match ToolMeaning::resolve(pattern, &catalog, &names) {
+        let meaning = match ToolMeaning::resolve(pattern, &catalog, &names).expect("readable") {
             ToolMeaning::Tool { tool, .. } => vec![tool],
             ToolMeaning::Matched { tools } => tools,
             _ => Vec::new(),
@@ -91,7 +91,7 @@ fn patterns_match_the_same_tools_in_access_options_and_skills() {
 #[test]
 fn pattern_without_a_tool_and_invalid_pattern_are_refused() {
     let (catalog, _) = open_table();
-    let names = NameTable::new(&catalog);
+    let names = NameTable::new(&catalog).expect("readable");
     for (pattern, message) in [
         (
             "mcp__githb",

@@ -744,7 +744,14 @@ proptest! {
 #[test]
 fn registration_order_does_not_change_scores() {
     let forward = workplace();
-    let backward = catalog(forward.tools().iter().rev().map(|tool| Tool::clone(tool)));
+    let backward = catalog(
+        forward
+            .tools()
+            .expect("readable")
+            .iter()
+            .rev()
+            .map(|tool| Tool::clone(tool)),
+    );
     let backward = engine(backward);
     let options = PickOptions {
         max_candidates: 300,

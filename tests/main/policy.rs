@@ -205,7 +205,7 @@ fn policy_in_any_format_or_wrapper_applies() {
     let tool = |entry: Value| {
         let catalog =
             parse(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
-        Tool::clone(&catalog.tools()[0])
+        Tool::clone(&catalog.tools().expect("readable")[0])
     };
     let native = tool(with(json!({"name": "pay", "parameters": {}}), ""));
     assert!(native.is_unsafe() && native.untrusted && native.allowed_roles == set(&["admin"]));
@@ -249,7 +249,7 @@ fn fields_in_any_format_or_wrapper_apply() {
     let tool = |entry: &Value| {
         let catalog =
             parse(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
-        Tool::clone(&catalog.tools()[0])
+        Tool::clone(&catalog.tools().expect("readable")[0])
     };
     let native = tool(&with(json!({"name": "pay", "parameters": {}}), ""));
     assert_eq!(
@@ -324,7 +324,7 @@ fn tool_without_schema_in_any_format_is_recognised() {
             json!([entry]).to_string()
         };
         let catalog = parse(&with(&mode)).unwrap_or_else(|error| panic!("{entry}: {error}"));
-        let tool = &catalog.tools()[0];
+        let tool = &catalog.tools().expect("readable")[0];
         assert_eq!(
             (&tool.parameters, tool.no_schema_mode),
             (&None, Some(NoSchemaMode::HumanApproval)),
@@ -418,7 +418,7 @@ fn capabilities_may_be_boolean_flags() {
     };
     let catalog = parse(json!({"streaming": true, "paging": false})).expect("they are flags");
     assert_eq!(
-        catalog.tools()[0].capabilities,
+        catalog.tools().expect("readable")[0].capabilities,
         ["streaming".to_owned()].into()
     );
     let error = parse(json!({"streaming": "yes"}))

@@ -22,6 +22,7 @@ fn faults(result: Result<Catalog, CatalogError>) -> Vec<String> {
 fn names(catalog: &Catalog) -> Vec<&str> {
     catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.name.as_str())
         .collect()
@@ -51,6 +52,7 @@ fn gemini_schemas_become_json_schemas() {
     .expect("it can be read");
     let parameters: Vec<&Value> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .filter_map(|tool| tool.parameters.as_ref())
         .collect();
@@ -74,7 +76,7 @@ fn policy_next_to_declarations_is_rejected() {
     let declaration = json!({"name": "a", "description": "A", "safe": false});
     let catalog = read(&json!([{"function_declarations": [declaration]}]).to_string())
         .expect("it can be read");
-    assert!(catalog.tools()[0].is_unsafe());
+    assert!(catalog.tools().expect("readable")[0].is_unsafe());
     let reported = faults(read(
         &json!([{"functionDeclarations": [declaration], "allowed_roles": ["admin"]}]).to_string(),
     ));
@@ -99,6 +101,7 @@ fn list_pages_are_read_line_by_line() {
     assert_eq!(names(&catalog), ["a", "b", "c", "d"]);
     let sources: Vec<_> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.source.as_deref())
         .collect();
@@ -261,6 +264,7 @@ fn folder_files_are_read_in_order_or_only_the_usual_one() {
     let catalog = Catalog::open(folder.path()).expect("both files can be read");
     let ids: Vec<&str> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.id.as_str())
         .collect();

@@ -236,6 +236,7 @@ fn reranker_receives_eligible_tools_only() {
         let tool = engine
             .catalog()
             .tools()
+            .expect("readable")
             .iter()
             .find(|tool| tool.id == *id)
             .expect("it is of the catalog");

@@ -109,6 +109,7 @@ pub fn ids(selection: &Selection) -> Vec<&str> {
 pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
     let public = catalog
         .tools()
+        .expect("readable")
         .iter()
         .filter(|tool| !tool.is_unsafe() && tool.allowed_roles.is_empty());
     public.map(|tool| tool.id.as_str()).collect()

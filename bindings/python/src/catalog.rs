@@ -135,11 +135,10 @@ pub(crate) fn definitions(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<
         }
         .read(&bytes, argument)
     })?;
-    Ok(catalog
+    let read = catalog
         .tools()
-        .iter()
-        .map(|tool| Definition::clone(tool))
-        .collect())
+        .map_err(|error| errors::saved(tools.py(), error))?;
+    Ok(read.iter().map(|tool| Definition::clone(tool)).collect())
 }
 
 #[pymethods]
@@ -321,10 +320,7 @@ impl Catalog {
     /// All tools, in order.
     #[getter]
     fn tools(&self, py: Python<'_>) -> PyResult<Vec<Tool>> {
-        let tools = self
-            .0
-            .read_all()
-            .map_err(|error| errors::saved(py, error))?;
+        let tools = self.0.tools().map_err(|error| errors::saved(py, error))?;
         Ok(tools.iter().map(|tool| Tool(Arc::clone(tool))).collect())
     }
 
@@ -342,9 +338,13 @@ impl Catalog {
     }
 
     fn __getitem__(&self, id: &Bound<'_, PyAny>) -> PyResult<Tool> {
-        let id = convert::string(id, "id")?;
+        let (py, id) = (id.py(), convert::string(id, "id")?);
         let tool_id = self.0.find(&id).ok_or_else(|| PyKeyError::new_err(id))?;
-        Ok(Tool(Arc::clone(self.0.tool(tool_id))))
+        let tool = self
+            .0
+            .tool(tool_id)
+            .map_err(|error| errors::saved(py, error))?;
+        Ok(Tool(Arc::clone(tool)))
     }
 
     fn __repr__(&self) -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use picktools::Access;
-use picktools::catalog::{ChangeError, Changes};
+use picktools::catalog::{CatalogError, ChangeError, Changes};
 use picktools::engine::UpdateError;
 use picktools::examples::{Example, Examples};
 use picktools::names::NameTable;
@@ -101,7 +101,7 @@ impl Engine {
     fn names(&self, py: Python<'_>) -> PyResult<&NameTable> {
         if self.names.get().is_none() {
             let pool = work::pool()?;
-            let names = py.detach(|| pool.install(|| NameTable::open(self.inner.catalog())));
+            let names = py.detach(|| pool.install(|| NameTable::new(self.inner.catalog())));
             let _is_set = self
                 .names
                 .set(names.map_err(|error| errors::saved(py, error))?);
@@ -111,6 +111,11 @@ impl Engine {
             .ok_or_else(|| errors::saved(py, "the names are missing"))
     }
 
+    fn meaning(&self, name: &str, py: Python<'_>) -> PyResult<ToolMeaning> {
+        let meaning = ToolMeaning::resolve(name, self.inner.catalog(), self.names(py)?);
+        meaning.map_err(|error| errors::saved(py, error))
+    }
+
     /// Returns the tools of a selection, of an iterable of tools and names, or all tools.
     fn tools(
         &self,
@@ -118,12 +123,8 @@ impl Engine {
         py: Python<'_>,
     ) -> PyResult<Vec<Arc<picktools::Tool>>> {
         let Some(tools) = tools else {
-            let all = self
-                .inner
-                .catalog()
-                .read_all()
-                .map_err(|error| errors::saved(py, error))?;
-            return Ok(all.to_vec());
+            let all = self.inner.catalog().tools();
+            return Ok(all.map_err(|error| errors::saved(py, error))?.to_vec());
         };
         if let Ok(selection) = tools.cast::<Selection>() {
             return Ok(selection.get().0.shown_tools());
@@ -134,9 +135,14 @@ impl Engine {
                 return Ok(Arc::clone(&tool.get().0));
             }
             let name = convert::string(&item, &place)?;
-            match ToolMeaning::resolve(&name, self.inner.catalog(), self.names(py)?) {
-                ToolMeaning::Tool { tool, .. } => match self.inner.catalog().find(&tool) {
-                    Some(id) => Ok(Arc::clone(self.inner.catalog().tool(id))),
+            let catalog = self.inner.catalog();
+            match self.meaning(&name, py)? {
+                ToolMeaning::Tool { tool, .. } => match catalog.find(&tool) {
+                    Some(id) => {
+                        let tool = catalog.tool(id);
+                        tool.map(Arc::clone)
+                            .map_err(|error| errors::saved(py, error))
+                    }
                     None => Err(errors::argument(
                         py,
                         "tools",
@@ -425,7 +431,7 @@ impl Engine {
     fn resolve<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = name.py();
         let name = convert::string(name, "name")?;
-        let meaning = ToolMeaning::resolve(&name, self.inner.catalog(), self.names(py)?);
+        let meaning = self.meaning(&name, py)?;
         convert::to_python(
             py,
             &NameMeaning {
@@ -554,7 +560,9 @@ impl Engine {
                 UpdateError::Change(ChangeError::UnknownTool { .. }) => {
                     errors::argument(py, "remove", error)
                 }
-                UpdateError::Change(ChangeError::Damaged { .. }) => errors::saved(py, error),
+                UpdateError::Change(ChangeError::Catalog(CatalogError::Saved(_))) => {
+                    errors::saved(py, error)
+                }
                 UpdateError::Index(error) => errors::index(py, error, exception),
                 other => errors::catalog(py, errors::join_causes(other)),
             })?;

@@ -158,7 +158,7 @@ fn ineligible_judgments(
     judgments: &Qrels,
 ) -> Result<Option<IneligibleJudgments>, PickError> {
     let catalog = engine.inner.catalog();
-    let names = NameTable::new(catalog);
+    let names = NameTable::new(catalog)?;
     let eligibility = options.access.decide(catalog, &names)?;
     let reasons = |id: &str| {
         let Some(tool) = catalog.find(id) else {

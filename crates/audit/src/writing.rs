@@ -420,7 +420,7 @@ impl AuditWriter {
         if !path.is_file() {
             fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
             let mut lines = Vec::new();
-            for tool in catalog.tools() {
+            for tool in catalog.tools().map_err(|error| failed(&error))? {
                 serde_json::to_writer(&mut lines, tool).map_err(|error| failed(&error))?;
                 lines.push(b'\n');
             }

@@ -59,11 +59,17 @@ fn translation(criterion: &mut Criterion) {
             strict: Some(provider.has_strict()),
             ..TranslateOptions::default()
         };
-        let translated =
-            translate(catalog.tools(), provider, &options).expect("the tools can be shown");
+        let translated = translate(catalog.tools().expect("readable"), provider, &options)
+            .expect("the tools can be shown");
         assert_eq!(translated.names.len(), catalog.len());
         group.bench_function(provider.name(), |bencher| {
-            bencher.iter(|| translate(black_box(catalog.tools()), provider, &options));
+            bencher.iter(|| {
+                translate(
+                    black_box(catalog.tools().expect("readable")),
+                    provider,
+                    &options,
+                )
+            });
         });
     }
 }

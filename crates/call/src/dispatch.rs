@@ -115,7 +115,7 @@ pub enum ToolCallError {
 /// let hydrator = Hydrator::new(catalog.clone(), &Access::default())?;
 /// let body = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
 /// let options = ToolCallOptions::default();
-/// let answer = tool_call(&ScriptedModel, body, &hydrator, catalog.tools(), &options).await?;
+/// let answer = tool_call(&ScriptedModel, body, &hydrator, catalog.tools()?, &options).await?;
 /// assert!(answer.calls[0].is_ok());
 /// # Ok(())
 /// # }

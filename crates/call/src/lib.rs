@@ -150,6 +150,8 @@ pub struct Hydrator {
 #[derive(Debug)]
 struct CallableTools {
     catalog: Catalog,
+    /// All tools of the catalog, which no longer depend on a saved index.
+    tools: Vec<Arc<Tool>>,
     names: NameTable,
     access: Access,
     eligibility: Eligibility,
@@ -162,13 +164,16 @@ impl Hydrator {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if `access` is invalid for this catalog.
+    /// [`AccessError`] if `access` is invalid for this catalog, or a definition of a saved index
+    /// cannot be read.
     pub fn new(catalog: Catalog, access: &Access) -> Result<Self, AccessError> {
-        let names = NameTable::new(&catalog);
+        let tools = catalog.tools()?.to_vec();
+        let names = NameTable::new(&catalog)?;
         let eligibility = access.decide(&catalog, &names)?;
         Ok(Self {
             callable: Arc::new(CallableTools {
                 catalog,
+                tools,
                 names,
                 access: access.clone(),
                 eligibility,
@@ -216,12 +221,12 @@ impl Hydrator {
     /// [`CallError`] if no tool or several tools have the name.
     pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         let resolved = self.resolve(name)?;
-        Ok(self.callable.catalog.tool(resolved.tool))
+        Ok(self.tool(resolved.tool))
     }
 
     /// Returns the tools that the caller may run, in the order of the catalog.
     pub fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        let tools = self.callable.catalog.tools().iter().enumerate();
+        let tools = self.callable.tools.iter().enumerate();
         tools
             .filter(|(index, _)| self.admits(ToolId::from_index(*index)))
             .map(|(_, tool)| tool)
@@ -229,6 +234,15 @@ impl Hydrator {
 
     /// Returns `true` if the caller may run the tool, and the model was shown it or may call any
     /// tool.
+    /// Returns the tool at `id`.
+    ///
+    /// # Panics
+    ///
+    /// If `id` comes from a larger catalog.
+    pub fn tool(&self, id: ToolId) -> &Arc<Tool> {
+        &self.callable.tools[id.index()]
+    }
+
     fn admits(&self, tool: ToolId) -> bool {
         self.callable.eligibility.admits(tool) && self.was_shown(tool)
     }
@@ -267,7 +281,7 @@ impl Hydrator {
 
     /// Parses the arguments and validates them against the tool's schema.
     fn arguments(&self, id: ToolId, sent: &Arguments) -> Result<CheckedArguments, CallError> {
-        let tool = self.callable.catalog.tool(id);
+        let tool = self.tool(id);
         let (mut arguments, mut repaired) = self.parse_arguments(tool, sent)?;
         let Some(schema) = &tool.parameters else {
             return match arguments {
@@ -367,7 +381,7 @@ impl Hydrator {
         resolved: ResolvedTool,
         arguments: CheckedArguments,
     ) -> Result<HydratedCall, CallError> {
-        let tool = Arc::clone(self.callable.catalog.tool(resolved.tool));
+        let tool = Arc::clone(self.tool(resolved.tool));
         let advertised = match resolved.via {
             ResolvedVia::Advertised => Some(call.name.clone()),
             _ => self.shown.get(&resolved.tool).cloned(),

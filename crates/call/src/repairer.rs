@@ -85,7 +85,7 @@ impl Hydrator {
         repairer: &dyn Repairer,
     ) -> Result<HydratedCall, CallError> {
         let resolved = self.resolve(&call.name)?;
-        let tool = self.callable.catalog.tool(resolved.tool);
+        let tool = self.tool(resolved.tool);
         let problem = match self.arguments(resolved.tool, &call.arguments) {
             Ok(arguments) => return self.finish(call, resolved, arguments),
             Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. }))

@@ -36,7 +36,7 @@ impl Hydrator {
             return Ok(());
         }
         Err(CallError::Ineligible {
-            tool: self.callable.catalog.tool(id).id.clone(),
+            tool: self.tool(id).id.clone(),
             reasons: self.callable.eligibility.reasons(id),
         })
     }
@@ -52,7 +52,8 @@ impl Hydrator {
             may_mean: &|tool| self.was_shown(tool) || self.is_quarantined(tool),
             may_suggest: &|tool| self.admits(tool),
         };
-        match self.callable.names.resolve_in(name, &scope) {
+        let resolution = self.callable.names.resolve_in(name, &scope);
+        match resolution.expect("all definitions are in memory") {
             Resolution::Tool(resolved) if resolved.via != ResolvedVia::Normalised => Ok(resolved),
             Resolution::Tool(resolved) => match name.trim().chars().find(|&c| is_invisible(c)) {
                 None => Ok(resolved),
@@ -64,7 +65,7 @@ impl Hydrator {
             Resolution::Ambiguous(tools) => {
                 let mut candidates = Vec::with_capacity(tools.len());
                 for tool in tools {
-                    candidates.push(self.callable.catalog.tool(tool).id.clone());
+                    candidates.push(self.tool(tool).id.clone());
                 }
                 Err(CallError::AmbiguousTool {
                     name: requested(),

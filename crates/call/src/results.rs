@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{CallError, Hydrator, PendingCall, ValidCall};
+use super::{CallError, CallableTools, Hydrator, PendingCall, ValidCall};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_provider::{CallResult, ToolCall};
 
@@ -65,11 +65,9 @@ impl Hydrator {
         }
         let mut shown_names: Vec<String> = Vec::new();
         for name in names {
-            for tool in self
-                .callable
-                .names
-                .possible_tools(name, &self.callable.catalog)
-            {
+            let CallableTools { names, catalog, .. } = &*self.callable;
+            let tools = names.possible_tools(name, catalog);
+            for tool in tools.expect("all definitions are in memory") {
                 if self.admits(tool)
                     && let Some(shown) = self.shown.get(&tool)
                     && !shown_names.contains(shown)

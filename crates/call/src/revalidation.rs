@@ -26,7 +26,7 @@ impl Hydrator {
         };
         let id = self.find_unchanged(&call)?;
         self.check_size(&call.tool, &call.arguments)?;
-        let tool = Arc::clone(self.callable.catalog.tool(id));
+        let tool = Arc::clone(self.tool(id));
         self.apply_policy(ValidCall { tool, ..call }, awaited)
     }
 
@@ -38,7 +38,7 @@ impl Hydrator {
             return Err(CallError::Removed { tool: tool.clone() });
         };
         self.check_access(id)?;
-        let current = self.callable.catalog.tool(id);
+        let current = self.tool(id);
         let members = changed_members(&call.tool, current);
         if members.is_empty() {
             return Ok(id);

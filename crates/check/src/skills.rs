@@ -5,13 +5,21 @@ use picktools::catalog::{Catalog, Position, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::names::skills::SkillTool;
 use picktools::names::{NameTable, ToolMeaning};
+use picktools::saved::SavedError;
 use picktools_skills::{SkillError, SkillFolder};
 
 impl CheckReport {
     /// Adds the findings about skills: invalid files, and descriptions that are written to deceive
     /// a model. With a catalog, these include tools that it does not have.
-    #[must_use]
-    pub fn with_skills(mut self, folder: &SkillFolder, catalog: Option<&Catalog>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] if the definition of a tool cannot be read from a saved index.
+    pub fn with_skills(
+        mut self,
+        folder: &SkillFolder,
+        catalog: Option<&Catalog>,
+    ) -> Result<Self, SavedError> {
         for error in &folder.errors {
             let rule = match error {
                 SkillError::Misnamed { .. } => &rules::MISNAMED_SKILL,
@@ -21,7 +29,10 @@ impl CheckReport {
             let finding = skill_finding(rule, &Position::Skills, error.to_string());
             self.findings.push(finding);
         }
-        let table = catalog.map(|catalog| (catalog, NameTable::new(catalog)));
+        let mut table = None;
+        if let Some(catalog) = catalog {
+            table = Some((catalog, NameTable::new(catalog)?));
+        }
         let no_names = wording::KnownNames::new(std::iter::empty());
         for skill in &folder.skills {
             let position = Position::Skill(shorten(&skill.path));
@@ -32,7 +43,7 @@ impl CheckReport {
             let Some((catalog, table)) = &table else {
                 continue;
             };
-            let report = skill.compatibility(catalog, table);
+            let report = skill.compatibility(catalog, table)?;
             if !report.is_compatible() {
                 self.findings.push(skill_finding(
                     &rules::INCOMPATIBLE_SKILL,
@@ -60,7 +71,7 @@ impl CheckReport {
                 }
             }
         }
-        self
+        Ok(self)
     }
 }
 

@@ -88,7 +88,7 @@ impl CheckCommand {
                     "the tools of the skills are not checked, because the catalog cannot be read",
                 );
             }
-            report = report.with_skills(&skills, catalog.as_ref());
+            report = report.with_skills(&skills, catalog.as_ref())?;
         }
         let denied = report.worst() >= Some(self.deny.severity());
         report

@@ -83,7 +83,7 @@ impl EnrichCommand {
             pending,
             up_to_date,
             untrusted,
-        } = plan(&enricher, catalog.tools(), &existing);
+        } = plan(&enricher, catalog.tools()?, &existing);
         if untrusted > 0 {
             output::warn(format!("skipped {untrusted} tools of untrusted sources"));
         }

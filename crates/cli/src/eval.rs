@@ -395,7 +395,7 @@ impl EvalCommand {
         let subject = plan.subject();
         let engine = &engines[subject.model];
         self.request.history.warn_of_unknown_names(engine);
-        let unknown = subject.options.unknown_values(&catalog);
+        let unknown = subject.options.unknown_values(&catalog)?;
         output::warnings(
             unknown
                 .iter()

@@ -59,8 +59,8 @@ impl LearnCommand {
         };
         let (names, vocabulary) = match &catalog {
             Some(catalog) => (
-                Some(NameTable::new(catalog)),
-                Vocabulary::from_catalog(catalog),
+                Some(NameTable::new(catalog)?),
+                Vocabulary::from_catalog(catalog)?,
             ),
             None => (None, Vocabulary::default()),
         };
@@ -138,7 +138,7 @@ impl LearnCommand {
 /// Returns the id of the tool that a name resolves to.
 fn resolve_id(catalog: &Catalog, names: &NameTable, name: &str) -> Option<String> {
     match names.resolve(name, catalog) {
-        Resolution::Tool(resolved) => Some(catalog.tool(resolved.tool).id.clone()),
+        Ok(Resolution::Tool(resolved)) => Some(catalog.tool_id(resolved.tool).to_owned()),
         _ => None,
     }
 }

@@ -447,19 +447,10 @@ fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
 
 /// Returns the tools that the caller may use, in the order of the catalog.
 fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>>> {
-    let eligibility = access.decide(catalog, &NameTable::open(catalog)?)?;
-    let tools = catalog
-        .read_all()
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
-    let mut available = Vec::new();
-    for tool in tools {
-        if let Some(id) = catalog.find(&tool.id)
-            && eligibility.admits(id)
-        {
-            available.push(Arc::clone(tool));
-        }
-    }
-    Ok(available)
+    let eligibility = access.decide(catalog, &NameTable::new(catalog)?)?;
+    let tools = catalog.ids().zip(catalog.tools()?);
+    let admitted = tools.filter(|(id, _)| eligibility.admits(*id));
+    Ok(admitted.map(|(_, tool)| Arc::clone(tool)).collect())
 }
 
 /// Returns the skills whose tools are all in `tools`, in the order of their files.

@@ -154,10 +154,8 @@ impl ReadingArgs {
     /// Reads a catalog, and warns of everything that was left out.
     pub(super) fn open(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         let catalog = self.open_for_picks(paths)?;
-        match catalog.read_all() {
-            Ok(_) => Ok(catalog),
-            Err(error) => bail!("{error}"),
-        }
+        catalog.tools()?;
+        Ok(catalog)
     }
 
     /// Works as [`open`](Self::open), but reads the definitions of an index when they are needed.
@@ -374,10 +372,7 @@ fn recorded_origin(folder: &Path, index: &Catalog) -> anyhow::Result<Option<Orig
 /// Returns the definitions of an index as a file of tools.
 fn definitions(folder: &Path, catalog: &Catalog) -> anyhow::Result<CatalogFile> {
     let mut lines = Vec::new();
-    for tool in catalog
-        .read_all()
-        .map_err(|error| anyhow::anyhow!("{error}"))?
-    {
+    for tool in catalog.tools()? {
         serde_json::to_writer(&mut lines, tool)?;
         lines.push(b'\n');
     }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
@@ -52,18 +51,13 @@ impl ResolveCommand {
     /// Returns exit code 1 if a name does not resolve to exactly one tool.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let catalog = self.catalog.open_for_picks()?;
-        let table = NameTable::open(&catalog)?;
-        let answers = self.names.into_iter().map(|name| {
-            let meaning = ToolMeaning::resolve(&name, &catalog, &table);
-            ResolvedName { name, meaning }
-        });
-        let report = ResolveReport {
-            version: 1,
-            names: answers.collect(),
-        };
-        if let Some(error) = catalog.fault() {
-            bail!("{error}");
+        let table = NameTable::new(&catalog)?;
+        let mut names = Vec::with_capacity(self.names.len());
+        for name in self.names {
+            let meaning = ToolMeaning::resolve(&name, &catalog, &table)?;
+            names.push(ResolvedName { name, meaning });
         }
+        let report = ResolveReport { version: 1, names };
         for ResolvedName { name, meaning } in &report.names {
             if let ToolMeaning::Tool {
                 deprecated: true,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use picktools::Catalog;
 use picktools::catalog::{CatalogFile, Conflicts, NoSchemaMode};
+use picktools::saved::SavedError;
 use picktools::{CatalogOptions, Tool};
 use picktools_import::mcp::Server;
 use picktools_mcp::Limits;
@@ -24,7 +25,7 @@ type Runner = (String, Arc<dyn RunnableTool>);
 
 /// Returns the runners of a catalog that was read with `reading`. Nothing is started or called yet.
 pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
-    let mut runners = operation_runners(catalog);
+    let mut runners = operation_runners(catalog)?;
     runners.extend(server_runners(
         reading.live_servers(),
         reading.server_limits(),
@@ -34,7 +35,7 @@ pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Resul
     Ok(runners)
 }
 
-fn operation_runners(catalog: &Catalog) -> Vec<Runner> {
+fn operation_runners(catalog: &Catalog) -> Result<Vec<Runner>, SavedError> {
     let variable = std::env::var(PRIVATE_HOSTS).unwrap_or_default();
     let mut hosts = Vec::new();
     for host in variable.split(',') {
@@ -50,12 +51,12 @@ fn operation_runners(catalog: &Catalog) -> Vec<Runner> {
         ..HttpOptions::default()
     }));
     let mut runners: Vec<Runner> = Vec::new();
-    for tool in catalog.tools() {
+    for tool in catalog.tools()? {
         if let Some(runner) = HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)) {
             runners.push((tool.id.clone(), Arc::new(runner)));
         }
     }
-    runners
+    Ok(runners)
 }
 
 /// Returns runners for the tools that the catalog contains exactly as a server sent them.
@@ -94,10 +95,9 @@ fn server_runners(
             server = server.cache(cache);
         }
         let server = Arc::new(server);
-        for tool in sent_catalog.tools() {
-            if catalog
-                .find(&tool.id)
-                .is_some_and(|found| is_same(catalog.tool(found), tool))
+        for tool in sent_catalog.tools()? {
+            if let Some(found) = catalog.find(&tool.id)
+                && is_same(catalog.tool(found)?, tool)
             {
                 let runner = McpTool::new(tool.as_ref().clone(), Arc::clone(&server));
                 runners.push((tool.id.clone(), Arc::new(runner) as Arc<dyn RunnableTool>));
@@ -183,7 +183,10 @@ mod tests {
             server("mail", "https://mail.example"),
         ];
         let catalog = catalog(&tools, &asked);
-        assert_eq!(ids(operation_runners(&catalog)), ["shop/books"]);
+        assert_eq!(
+            ids(operation_runners(&catalog).expect("in memory")),
+            ["shop/books"]
+        );
         let from_servers =
             server_runners(asked, Limits::default(), &catalog, None).expect("their names differ");
         assert_eq!(ids(from_servers), ["wiki/greet", "mail/greet"]);
@@ -196,7 +199,10 @@ mod tests {
         }]);
         let asked = vec![server("wiki", "https://wiki.example")];
         let catalog = catalog(&claim, &asked);
-        assert_eq!(catalog.tools()[0].description, "Reads mail");
+        assert_eq!(
+            catalog.tools().expect("in memory")[0].description,
+            "Reads mail"
+        );
         let runners =
             server_runners(asked, Limits::default(), &catalog, None).expect("there is one server");
         assert!(runners.is_empty(), "{:?}", ids(runners));

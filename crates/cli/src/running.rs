@@ -14,6 +14,7 @@ use picktools::Catalog;
 use picktools::catalog::{FaultKind, OperatorAliases};
 use picktools::excerpt::marked;
 use picktools::names::{NameTable, Resolution};
+use picktools::saved::SavedError;
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
 use picktools_runtime::{
@@ -119,13 +120,13 @@ impl RunningArgs {
         let mut other_tools = None;
         if !self.catalog.is_empty() {
             let catalog = self.reading.open(&self.catalog)?;
-            output::warn_of_unknown(&access.unknown_values(&catalog));
+            output::warn_of_unknown(&access.unknown_values(&catalog)?);
             let runners = runners(&self.reading, &catalog)?;
             other_tools = Some(catalog.clone());
             builder = builder.catalog(catalog, runners);
         }
         if self.built_in {
-            let known = built_in_aliases(other_tools.as_ref());
+            let known = built_in_aliases(other_tools.as_ref())?;
             match &mut aliases {
                 Some(aliases) => aliases.add_missing(&known),
                 None => aliases = Some(known),
@@ -244,24 +245,29 @@ fn warn_of_deprecated(executed: &[ExecutedCall]) {
 
 /// Returns the well-known names of the built-in tools that mean nothing in the catalog: the names
 /// that mean such a tool, and the names of the same tool in other hosts.
-fn built_in_aliases(catalog: Option<&Catalog>) -> OperatorAliases {
-    let names = catalog.map(|catalog| (NameTable::new(catalog), catalog));
-    let is_free = |alias: &&str| {
-        let resolution = names.as_ref();
-        let resolution = resolution.map(|(names, catalog)| names.resolve(alias, catalog));
-        matches!(resolution, None | Some(Resolution::Unknown { .. }))
+fn built_in_aliases(catalog: Option<&Catalog>) -> Result<OperatorAliases, SavedError> {
+    let mut names = None;
+    if let Some(catalog) = catalog {
+        names = Some((NameTable::new(catalog)?, catalog));
+    }
+    let is_free = |alias: &str| match &names {
+        Some((names, catalog)) => {
+            let resolution = names.resolve(alias, catalog)?;
+            Ok::<_, SavedError>(matches!(resolution, Resolution::Unknown { .. }))
+        }
+        None => Ok(true),
     };
     let ecosystem = OperatorAliases::ecosystem();
     let mut pairs = Vec::new();
     for tool in BUILT_IN {
         let names = ecosystem.names_for(tool).chain(ecosystem.targets(tool));
-        for alias in names.filter(is_free) {
-            if !BUILT_IN.contains(&alias) {
+        for alias in names {
+            if is_free(alias)? && !BUILT_IN.contains(&alias) {
                 pairs.push((alias.to_owned(), tool.to_owned()));
             }
         }
     }
-    OperatorAliases::from_pairs(pairs)
+    Ok(OperatorAliases::from_pairs(pairs))
 }
 
 /// The use of a sandbox.

@@ -29,7 +29,7 @@ pub(super) fn write(
 ) -> anyhow::Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let tools = engine.catalog().tools();
+    let tools = engine.catalog().tools()?;
     let mut files = SignalFiles {
         folder,
         shape: [queries.len(), tools.len()],

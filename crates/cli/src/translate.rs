@@ -177,7 +177,7 @@ impl TranslateCommand {
         if let (Some(costs), false) = (&costs, self.json) {
             return output::answer(table(costs));
         }
-        let translation = translate(catalog.tools(), self.provider, &options)?;
+        let translation = translate(catalog.tools()?, self.provider, &options)?;
         if self.json {
             let (names_strategy, tokens) = (options.advertising.name(), count(&translation));
             return output::json(&TranslationReport {
@@ -214,7 +214,7 @@ impl TranslateCommand {
                 advertising,
                 ..options.clone()
             };
-            let translation = translate(catalog.tools(), self.provider, &options)?;
+            let translation = translate(catalog.tools()?, self.provider, &options)?;
             costs.push(StrategyCost {
                 names_strategy,
                 definitions: translation.names.len(),

@@ -124,11 +124,11 @@ impl ValidateCommand {
         let origin = || format!("{}", self.calls.display());
         let file = read_calls(&bytes, self.provider, self.text_calls).with_context(origin)?;
         let access = self.access.access();
-        output::warn_of_unknown(&access.unknown_values(&catalog));
+        output::warn_of_unknown(&access.unknown_values(&catalog)?);
         let mut hydrator =
             Hydrator::new(catalog.clone(), &access)?.max_argument_bytes(self.max_argument_bytes);
         if let Some(provider) = self.provider {
-            hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
+            hydrator = hydrator.translated(&translate(catalog.tools()?, provider, &options)?);
         }
         let is_shown = |name: &str| hydrator.find_tool(name).is_ok();
         let file = file.read_text(self.text_calls, &is_shown);

@@ -197,7 +197,7 @@ fn round(engine: &Engine, queries: &[&Query], options: &PickOptions) -> Latency 
 
 /// Updates tools with a new word, and asserts that a pick finds it.
 fn update(engine: &Engine) {
-    let tools = engine.catalog().tools();
+    let tools = engine.catalog().tools().expect("readable");
     let changed = tools
         .iter()
         .step_by(tools.len().div_ceil(CHANGED))

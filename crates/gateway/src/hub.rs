@@ -91,8 +91,10 @@ impl Hub {
             return false;
         }
         let snapshot = self.registry.snapshot();
-        let mut tools = snapshot.engine.catalog().tools().iter();
-        !tools.any(|tool| tool.source.as_deref() == Some(server))
+        let catalog = snapshot.engine.catalog();
+        !catalog
+            .ids()
+            .any(|tool| catalog.source(tool) == Some(server))
     }
 
     /// Forgets the state of an owner.

@@ -8,6 +8,7 @@ mod tests;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use picktools::catalog::{NoSchemaMode, OperatorAliases};
@@ -525,10 +526,12 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`SettingsError`] if a pattern is invalid.
+    /// [`SettingsError`] if a pattern is invalid, or a definition of the catalog cannot be read.
     pub fn access(&self, role: &str, catalog: &Catalog) -> Result<Access, SettingsError> {
-        let mut access = self.role(role).access_to(catalog).map_err(SettingsError)?;
-        access.exclude.extend(self.hidden_tools(catalog));
+        let tools = catalog.tools();
+        let tools = tools.map_err(|error| SettingsError(error.to_string()))?;
+        let mut access = self.role(role).access_to(tools).map_err(SettingsError)?;
+        access.exclude.extend(self.hidden_tools(tools));
         Ok(access)
     }
 
@@ -539,7 +542,7 @@ impl Settings {
     }
 
     /// Returns the ids of the tools that the operator hides from everybody.
-    pub fn hidden_tools(&self, catalog: &Catalog) -> BTreeSet<String> {
+    pub fn hidden_tools(&self, tools: &[Arc<Tool>]) -> BTreeSet<String> {
         let mut hidden = BTreeSet::new();
         if self
             .upstreams
@@ -548,7 +551,7 @@ impl Settings {
         {
             return hidden;
         }
-        for tool in catalog.tools() {
+        for tool in tools {
             if self.tool_override(tool).is_some_and(|changed| changed.hide) {
                 hidden.insert(tool.id.clone());
             }

@@ -426,9 +426,9 @@ impl View {
 fn count_by_source(catalog: &Catalog, ids: &BTreeSet<String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for id in ids {
-        let tool = catalog.find(id).map(|tool| catalog.tool(tool));
-        if let Some(source) = tool.and_then(|tool| tool.source.clone()) {
-            *counts.entry(source).or_default() += 1;
+        let source = catalog.find(id).and_then(|tool| catalog.source(tool));
+        if let Some(source) = source {
+            *counts.entry(source.to_owned()).or_default() += 1;
         }
     }
     counts

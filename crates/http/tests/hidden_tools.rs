@@ -91,7 +91,9 @@ async fn hidden_and_missing_names_get_equal_answers() {
         "access": {"deny_sources": ["vault"]}, "deny": ["shop/audit_*"], "unsafe": "deny"
     });
     let served = Served::start(&role, catalog()).await;
-    let visible = catalog().filtered(|tool| tool.id == "shop/list_orders");
+    let visible = catalog()
+        .filtered(|tool| tool.id == "shop/list_orders")
+        .expect("readable");
     let without_hidden = Served::start(&role, visible).await;
     let pick = |options: Value| json!({"query": "orders of a customer", "options": options});
     let requests: [(&str, RequestBody<'_>); 8] = [

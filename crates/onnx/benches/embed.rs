@@ -74,6 +74,7 @@ fn embed(criterion: &mut Criterion) {
     let catalog = workplace();
     let texts: Vec<&str> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.description.as_str())
         .cycle()

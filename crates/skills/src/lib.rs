@@ -74,7 +74,8 @@ mod tests {
         parse(&text, "a/SKILL.md")
             .expect("valid")
             .skill
-            .compatibility(&catalog, &NameTable::new(&catalog))
+            .compatibility(&catalog, &NameTable::new(&catalog).expect("in memory"))
+            .expect("in memory")
     }
 
     #[test]

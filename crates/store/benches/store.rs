@@ -176,7 +176,7 @@ fn measure_picks(url: &str, requests: &[Query], keep: usize) {
 
 /// Publishes a change that two engines follow, and reverts it.
 fn measure_change(engine: &Engine, store: &RedisStore, round: usize) {
-    let tools = engine.catalog().tools();
+    let tools = engine.catalog().tools().expect("readable");
     let changed = tools
         .iter()
         .step_by((tools.len() / CHANGED_TOOLS).max(1))

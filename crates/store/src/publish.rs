@@ -10,9 +10,10 @@ use serde::Serialize;
 use super::head::{CurrentSnapshot, FORMAT, SnapshotHead};
 use super::redis::{GenerationChanges, Publisher, TermChanges};
 use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, Store, StoreError, milliseconds};
-use picktools::catalog::{CatalogStats, ToolId};
+use picktools::catalog::{CatalogStats, Tool, ToolId};
 use picktools::embed::Embedder;
 use picktools::engine::Engine;
+use picktools::saved::SavedError;
 use picktools::shard::{
     ExampleIndex, Row, RowKey, SnapshotCounts, SourceKey, SourceRow, ToolRelations,
 };
@@ -95,6 +96,7 @@ enum PublishMode {
 /// The data of an engine that is published.
 struct PublicationSource<'e> {
     engine: &'e Engine,
+    tools: &'e [Arc<Tool>],
     embedders: Vec<Arc<dyn Embedder>>,
     /// The key and the relations of each tool, in the order of the catalog.
     tool_relations: Vec<(RowKey, ToolRelations)>,
@@ -140,7 +142,7 @@ fn publish_as(
     let (known_keys, catalog) =
         rayon::join(read_known_keys, || PublicationSource::new(engine, models));
     // Sorting a million keys is faster than hashing them.
-    let mut known_keys = known_keys?;
+    let (mut known_keys, catalog) = (known_keys?, catalog?);
     known_keys.par_sort_unstable();
     known_keys.dedup();
     if let Some(old) = &old
@@ -189,6 +191,13 @@ struct EngineModels {
     names: Vec<String>,
 }
 
+/// Returns the error for a definition that cannot be read.
+fn unreadable(error: SavedError) -> StoreError {
+    StoreError::Catalog {
+        reason: error.to_string(),
+    }
+}
+
 /// Returns the models of an engine, or an error if its catalog cannot be published.
 fn check_engine(engine: &Engine) -> Result<EngineModels, StoreError> {
     let index = engine.index();
@@ -201,11 +210,7 @@ fn check_engine(engine: &Engine) -> Result<EngineModels, StoreError> {
             reason: format!("a model is missing: {reason}"),
         });
     }
-    if let Err(fault) = engine.catalog().read_all() {
-        return Err(StoreError::Catalog {
-            reason: fault.to_string(),
-        });
-    }
+    engine.catalog().tools().map_err(unreadable)?;
     let embedders: Vec<Arc<dyn Embedder>> = index
         .vectors
         .iter()
@@ -219,15 +224,19 @@ fn check_engine(engine: &Engine) -> Result<EngineModels, StoreError> {
 }
 
 impl<'e> PublicationSource<'e> {
-    fn new(engine: &'e Engine, models: EngineModels) -> Self {
+    fn new(engine: &'e Engine, models: EngineModels) -> Result<Self, StoreError> {
         let index = engine.index();
-        Self {
+        let tools = engine.catalog().tools().map_err(unreadable)?;
+        let tool_relations = index.tool_relations(&models.names);
+        let stats = CatalogStats::from_catalog(engine.catalog());
+        Ok(Self {
             engine,
-            tool_relations: index.tool_relations(&models.names),
-            stats: CatalogStats::from_catalog(engine.catalog()),
+            tools,
+            tool_relations: tool_relations.map_err(unreadable)?,
+            stats: stats.map_err(unreadable)?,
             counts: index.counts(engine.examples()),
             embedders: models.embedders,
-        }
+        })
     }
 
     /// Compares the rows with the sorted keys of the previous snapshot.
@@ -274,7 +283,9 @@ impl<'e> PublicationSource<'e> {
     fn row(&self, tool: ToolId) -> (RowKey, Row) {
         let (key, relations) = &self.tool_relations[tool.index()];
         let (index, examples) = (self.engine.index(), self.engine.examples());
-        (*key, Row::collect(index, examples, tool, relations.clone()))
+        let definition = &self.tools[tool.index()];
+        let row = Row::collect(index, examples, tool, definition, relations.clone());
+        (*key, row)
     }
 }
 
@@ -305,7 +316,8 @@ fn write_generation(
     let keys: Vec<RowKey> = catalog.tool_relations.iter().map(|(key, _)| *key).collect();
     let rows = engine.catalog().ids().map(|tool| catalog.row(tool));
     publisher.write_rows(&head, rows, |written| progress(written, keys.len()))?;
-    let (sources, source_terms) = (index.source_rows(|_| true), index.source_term_counts());
+    let sources = index.source_rows(|_| true).map_err(unreadable)?;
+    let source_terms = index.source_term_counts();
     publisher.write_counts(&head, &keys, &sources, [terms, source_terms, example_terms])?;
     publisher.switch(previous, &head)?;
     Ok(head)
@@ -340,7 +352,8 @@ fn write_changes(
     let changed_sources = catalog
         .engine
         .index()
-        .source_rows(|key| counts.sources.contains(key));
+        .source_rows(|key| counts.sources.contains(key))
+        .map_err(unreadable)?;
     for bytes in store
         .sources(old, &sources, READ_TIMEOUT)?
         .into_iter()

@@ -215,7 +215,14 @@ mod tests {
         let vectors = index.vectors.last().expect("there is a model");
         let words = RequestWords::new(vectors.embedder().as_ref(), request)
             .expect("the model has word vectors");
-        words.evidence(vectors, &index.catalog.tools()[0], ToolId::from_index(0))
+        words.evidence(
+            vectors,
+            index
+                .catalog
+                .tool(ToolId::from_index(0))
+                .expect("in memory"),
+            ToolId::from_index(0),
+        )
     }
 
     proptest! {
@@ -320,7 +327,10 @@ mod tests {
             "Sends mail and letters, whoever they are for",
         ));
         let vectors = index.vectors.last().expect("there is a model");
-        let tool = &index.catalog.tools()[0];
+        let tool = index
+            .catalog
+            .tool(ToolId::from_index(0))
+            .expect("in memory");
         let ask = |request: &str| {
             let words = RequestWords::new(vectors.embedder().as_ref(), request)
                 .expect("the model has word vectors");

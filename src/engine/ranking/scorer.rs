@@ -31,7 +31,7 @@ impl ScorerRanking {
             } else {
                 let error = ScorerError::InvalidScore {
                     scorer: scorer.to_owned(),
-                    tool: catalog.tool(tool).id.clone(),
+                    tool: catalog.tool_id(tool).to_owned(),
                     score: score.score.to_string(),
                 };
                 invalid.insert(tool, error);

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use picktools::catalog::Changes;
-use picktools::names::{NameTable, Resolution};
+use picktools::examples::Vocabulary;
+use picktools::names::{NameTable, Resolution, ToolMeaning};
 use picktools::options::BlockedReporting;
-use picktools::{Catalog, PickOptions, Query, Tool};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -62,7 +63,7 @@ proptest! {
             let answers_before = answers(&current);
             let updated = current.update(Changes { put: put.clone(), remove }).expect("the changes are valid");
             prop_assert_eq!(answers(&current), answers_before);
-            let rebuilt_tools = updated.catalog().tools().iter().map(|tool| (**tool).clone());
+            let rebuilt_tools = updated.catalog().tools().expect("readable").iter().map(|tool| (**tool).clone());
             let anew = engine(Catalog::from_tools(rebuilt_tools).expect("valid"));
             prop_assert_eq!(updated.catalog().digest(), anew.catalog().digest());
             prop_assert_eq!(updated.stats(), anew.stats());
@@ -128,10 +129,18 @@ fn untrusted_source_after_changes_stays_untrusted() {
             ..Changes::default()
         })
         .expect("it is valid");
-    let added = engine.catalog().tools().last().expect("it was added");
+    let added = engine
+        .catalog()
+        .tools()
+        .expect("readable")
+        .last()
+        .expect("it was added");
     assert!(added.untrusted && added.examples.is_empty());
     assert!(matches!(
-        NameTable::new(engine.catalog()).resolve("read_file", engine.catalog()),
+        NameTable::new(engine.catalog())
+            .expect("readable")
+            .resolve("read_file", engine.catalog())
+            .expect("readable"),
         Resolution::Unknown { .. }
     ));
     // The same holds if the tool was marked instead of its source.
@@ -146,37 +155,60 @@ fn untrusted_source_after_changes_stays_untrusted() {
             ..Changes::default()
         })
         .expect("it is valid");
-    assert!(changed.tools()[0].untrusted && changed.tools()[0].examples.is_empty());
+    assert!(
+        changed.tools().expect("readable")[0].untrusted
+            && changed.tools().expect("readable")[0].examples.is_empty()
+    );
     let anew = Changes {
         remove: vec![put.id.clone()],
         put: vec![put],
     };
     assert!(
-        !catalog.with_changes(anew).expect("it is valid").tools()[0].untrusted,
+        !catalog
+            .with_changes(anew)
+            .expect("it is valid")
+            .tools()
+            .expect("readable")[0]
+            .untrusted,
         "who removes it decides anew"
     );
+}
+
+/// Changes the first occurrence of a text in a file, which is in a definition.
+fn damage(folder: &Path, bytes: &[u8], text: &str) {
+    let mut damaged = bytes.to_vec();
+    let place = bytes
+        .windows(text.len())
+        .position(|part| part == text.as_bytes());
+    damaged[place.expect("a definition contains it")] ^= 1;
+    fs::write(folder.join(FILE), damaged).expect("it can be written");
 }
 
 #[test]
 fn definition_lost_later_stops_picks() {
     let (folder, bytes, _) = varied_index();
-    let [catalog, blocked_catalog] =
-        [(); 2].map(|()| Catalog::open_saved(folder.path()).expect("it can be opened"));
+    let [catalog, blocked_catalog, exemplified_catalog] =
+        [(); 3].map(|()| Catalog::open_saved(folder.path()).expect("it can be opened"));
     // The same file is changed in place.
-    let mut cleared = bytes.clone();
-    cleared[24..24 + 2_000].fill(b' ');
-    fs::write(folder.path().join(FILE), cleared).expect("it can be written");
+    damage(folder.path(), &bytes, "Das Wetter");
     let opened = engine(catalog);
-    let query = Query::new("send a message with an attachment");
+    let options = PickOptions {
+        max_candidates: 1,
+        ..PickOptions::default()
+    };
     let error = opened
-        .pick(&query, &PickOptions::default())
+        .pick(&Query::new("das Wetter der nächsten Tage"), &options)
         .expect_err("what is picked cannot be read");
     assert!(
         error.to_string().contains("does not match its digest"),
         "{error}"
     );
-    assert!(opened.catalog().fault().is_some());
+    // Other tools are still picked.
+    let query = Query::new("send a message with an attachment");
+    let selection = opened.pick(&query, &options).expect("they can be read");
+    assert_eq!(selection.picks[0].tool.id, "post/send");
     // The best ineligible tool is not reported either.
+    damage(folder.path(), &bytes, "Pays somebody");
     let blocked = engine(blocked_catalog);
     let options = PickOptions {
         tell_blocked: BlockedReporting::Always,
@@ -188,13 +220,13 @@ fn definition_lost_later_stops_picks() {
             .pick(&Query::new("pays somebody money"), &options)
             .is_err()
     );
-    let unreadable = opened
-        .catalog()
-        .tools()
-        .iter()
-        .find(|tool| tool.name == "unreadable")
-        .expect("it stands for one");
-    assert!(unreadable.is_unsafe() && unreadable.parameters.is_none());
+    damage(folder.path(), &bytes, "drop Anna a line");
+    let error = Engine::new(exemplified_catalog).expect_err("an example cannot be read");
+    assert!(
+        error.to_string().contains("does not match its digest"),
+        "{error}"
+    );
+    damage(folder.path(), &bytes, "Das Wetter");
     let update = opened.update(Changes {
         put: vec![tool(1, "x")],
         ..Changes::default()
@@ -206,17 +238,72 @@ fn definition_lost_later_stops_picks() {
             .contains("digest")
     );
     assert!(opened.save(scratch().path(), Value::Null).is_err());
-    // An engine derived from it picks nothing either.
-    let more = opened
-        .catalog()
-        .with_tools([tool(1, "send a message with an attachment")])
-        .expect("it is valid");
-    for catalog in [more, opened.catalog().filtered(|tool| tool.name != "send")] {
-        assert!(catalog.read_all().is_err());
-        assert!(
-            engine(catalog)
-                .pick(&query, &PickOptions::default())
-                .is_err()
-        );
+    // Nothing can be derived from it either.
+    let more = [tool(1, "send a message with an attachment")];
+    let derived = [
+        opened
+            .catalog()
+            .with_tools(more)
+            .map_err(|error| error.to_string()),
+        opened
+            .catalog()
+            .filtered(|tool| tool.name != "send")
+            .map_err(|error| error.to_string()),
+    ];
+    for catalog in derived {
+        let error = catalog.expect_err("a definition cannot be read");
+        assert!(error.contains("does not match its digest"), "{error}");
     }
+}
+
+#[test]
+fn each_use_of_a_lost_definition_reports_it() {
+    let (folder, bytes, _) = varied_index();
+    let catalog = Catalog::open_saved(folder.path()).expect("it can be opened");
+    damage(folder.path(), &bytes, "drop Anna a line");
+    let names = NameTable::new(&catalog).expect("names are in a section of their own");
+    let first = catalog.ids().next().expect("it has tools");
+    let is_reported = |what: &str, error: String| {
+        let expected = "the definition of tool 1 does not match its digest";
+        assert!(error.contains(expected), "{what}: {error}");
+    };
+    let error = catalog.tool(first).expect_err("it is lost").to_string();
+    is_reported("tool", error.clone());
+    // The error is not kept: each read tries again and reports the same.
+    assert_eq!(
+        catalog.tool(first).expect_err("it is lost").to_string(),
+        error
+    );
+    is_reported(
+        "tools",
+        catalog.tools().expect_err("it is lost").to_string(),
+    );
+    let id = catalog.tool_id(first);
+    let resolved = names
+        .resolve(id, &catalog)
+        .map_err(|error| error.to_string());
+    is_reported("name", resolved.expect_err("it is lost"));
+    let meaning = ToolMeaning::resolve("*", &catalog, &names);
+    is_reported("pattern", meaning.expect_err("it is lost").to_string());
+    let access = Access::default();
+    is_reported(
+        "access",
+        access
+            .decide(&catalog, &names)
+            .expect_err("it is lost")
+            .to_string(),
+    );
+    is_reported(
+        "values",
+        access
+            .unknown_values(&catalog)
+            .expect_err("it is lost")
+            .to_string(),
+    );
+    let vocabulary = Vocabulary::from_catalog(&catalog);
+    is_reported("words", vocabulary.expect_err("it is lost").to_string());
+    // Nothing remembers the damage after it was repaired.
+    fs::write(folder.path().join(FILE), bytes).expect("it can be written");
+    assert_eq!(catalog.tool(first).expect("it is back").id, id);
+    assert_eq!(answers(&engine(catalog)), answers(&engine(varied())));
 }

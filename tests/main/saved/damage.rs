@@ -115,7 +115,7 @@ fn outcome(folder: &Path) -> Outcome {
             },
         )
         .collect();
-    answers.push(match engine.catalog().read_all() {
+    answers.push(match engine.catalog().tools() {
         Ok(tools) => serde_json::to_string(tools).expect("it serialises"),
         Err(error) => format!("refused: {error}"),
     });

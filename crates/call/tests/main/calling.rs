@@ -245,7 +245,7 @@ fn examples_in_errors_are_valid_arguments() {
     let workplace = workplace();
     let hydrator = hydrator_of(workplace.clone());
     let mut examples = 0;
-    for tool in workplace.tools() {
+    for tool in workplace.tools().expect("readable") {
         let Err(CallError::Invalid { example, .. }) =
             hydrator.hydrate(&call(&tool.id, "{\"zz\": 1, \"path\": []}"))
         else {
@@ -780,7 +780,7 @@ fn calls_are_validated_against_the_canonical_schema() {
         "properties": {"q": {"type": "string", "maxLength": 5}, "$top": {"type": "integer"}}}}]);
     let catalog = parse_catalog(&entries).expect("valid");
     let translation = translate(
-        catalog.tools(),
+        catalog.tools().expect("readable"),
         Provider::Anthropic,
         &TranslateOptions::default(),
     )

@@ -67,8 +67,12 @@ fn alias_use_is_logged_with_all_three_names() {
         advertising: Advertising::PrimaryAlias,
         ..TranslateOptions::default()
     };
-    let translation =
-        translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
+    let translation = translate(
+        catalog.tools().expect("readable"),
+        Provider::OpenAiChat,
+        &view,
+    )
+    .expect("it can be shown");
     let plain = Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on");
     let translated = Hydrator::new(catalog.clone(), &Access::default())
         .expect("it can be decided on")

@@ -21,6 +21,7 @@ fn terminal() -> Catalog {
 fn without_aliases() -> Catalog {
     let tools = terminal()
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| Tool {
             aliases: Vec::new(),
@@ -49,7 +50,8 @@ fn translate_for(catalog: &Catalog, provider: Provider, advertising: Advertising
         advertising,
         ..TranslateOptions::default()
     };
-    translate(catalog.tools(), provider, &options).expect("the tools can be shown")
+    translate(catalog.tools().expect("readable"), provider, &options)
+        .expect("the tools can be shown")
 }
 
 /// Returns the names and descriptions of OpenAI definitions.
@@ -80,7 +82,7 @@ fn registry_has_primary_names_and_aliases_resolve_to_them() {
         catalog.find("bash").is_none(),
         "an alias is no entry of the registry"
     );
-    let table = NameTable::new(&catalog);
+    let table = NameTable::new(&catalog).expect("readable");
     for (name, canonical) in [
         ("terminalRun", "terminalRun"),
         ("bash", "terminalRun"),
@@ -95,10 +97,14 @@ fn registry_has_primary_names_and_aliases_resolve_to_them() {
         ("cat", "terminalReadFile"),
         ("read", "terminalReadFile"),
     ] {
-        let Resolution::Tool(found) = table.resolve(name, &catalog) else {
+        let Resolution::Tool(found) = table.resolve(name, &catalog).expect("readable") else {
             panic!("{name} means a tool")
         };
-        assert_eq!(catalog.tool(found.tool).name, canonical, "{name}");
+        assert_eq!(
+            catalog.tool(found.tool).expect("readable").name,
+            canonical,
+            "{name}"
+        );
     }
 }
 
@@ -121,7 +127,7 @@ fn duplicate_alias_is_refused_or_reported() {
             .contains("Duplicate tool alias 'bash'")
     );
     assert!(
-        matches!(NameTable::new(&catalog).resolve("bash", &catalog), Resolution::Tool(found) if found.tool.index() == 0)
+        matches!(NameTable::new(&catalog).expect("readable").resolve("bash", &catalog).expect("readable"), Resolution::Tool(found) if found.tool.index() == 0)
     );
 }
 
@@ -228,6 +234,7 @@ fn expanded_advertising_defines_every_alias() {
         functions.len(),
         4 + catalog
             .tools()
+            .expect("readable")
             .iter()
             .map(|tool| tool.aliases.len())
             .sum::<usize>()
@@ -295,7 +302,7 @@ fn name_map_sets_the_names_for_one_provider() {
 
 #[test]
 fn prompt_section_lists_tools_aliases_and_skills() {
-    let section = tools_section(terminal().tools());
+    let section = tools_section(terminal().tools().expect("readable"));
     assert!(
         section.contains("- terminalRun (aliases: bash, shell, run, exec): Run a command\n"),
         "{section}"
@@ -319,7 +326,9 @@ fn deploy_staging() -> Skill {
 }
 
 fn compatibility(catalog: &Catalog) -> SkillReport {
-    deploy_staging().compatibility(catalog, &NameTable::new(catalog))
+    deploy_staging()
+        .compatibility(catalog, &NameTable::new(catalog).expect("readable"))
+        .expect("readable")
 }
 
 #[test]
@@ -391,7 +400,7 @@ fn definition_is_translated_for_each_provider() {
         parameters["properties"]
     );
     assert_eq!(
-        catalog.tools()[0].parameters.as_ref(),
+        catalog.tools().expect("readable")[0].parameters.as_ref(),
         Some(&parameters),
         "the canonical schema is as it was"
     );
@@ -410,7 +419,10 @@ fn complex_schemas_survive_verbatim() {
     for provider in Provider::ALL {
         translate_for(&catalog, provider, Advertising::Canonical);
     }
-    assert_eq!(catalog.tools()[0].parameters, Some(schema));
+    assert_eq!(
+        catalog.tools().expect("readable")[0].parameters,
+        Some(schema)
+    );
     let hydrator = hydrator_of(catalog);
     ready(hydrator.hydrate(&called(
         "get_temperature",
@@ -489,6 +501,7 @@ fn tool_without_schema_needs_an_opt_in_and_is_flagged() {
 async fn picked_tools_are_shown_to_the_model() {
     let mut tools: Vec<Tool> = terminal()
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.as_ref().clone())
         .collect();

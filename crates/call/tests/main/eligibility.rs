@@ -20,7 +20,12 @@ fn check_calls(access: &Access) -> (usize, usize) {
             advertising,
             ..TranslateOptions::default()
         };
-        translate(catalog.tools(), Provider::OpenAiChat, &options).expect("they can be shown")
+        translate(
+            catalog.tools().expect("readable"),
+            Provider::OpenAiChat,
+            &options,
+        )
+        .expect("they can be shown")
     });
     let translations = translations.map(|translation| {
         let hydrator = Hydrator::new(catalog.clone(), access)
@@ -29,7 +34,7 @@ fn check_calls(access: &Access) -> (usize, usize) {
         (translation, hydrator)
     });
     let (mut tools, mut names) = (0, 0);
-    for tool in catalog.tools() {
+    for tool in catalog.tools().expect("readable") {
         let options = PickOptions {
             access: access.clone(),
             ..PickOptions::default()
@@ -178,6 +183,7 @@ fn all_roles() -> BTreeSet<String> {
     WORKPLACE
         .catalog()
         .tools()
+        .expect("readable")
         .iter()
         .flat_map(|tool| tool.allowed_roles.clone())
         .collect()

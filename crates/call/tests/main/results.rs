@@ -35,7 +35,8 @@ fn shown_by_alias(provider: Provider) -> Hydrator {
         advertising: Advertising::PrimaryAlias,
         ..TranslateOptions::default()
     };
-    let translation = translate(catalog.tools(), provider, &options).expect("it can be translated");
+    let translation = translate(catalog.tools().expect("readable"), provider, &options)
+        .expect("it can be translated");
     hydrator_of(catalog).translated(&translation)
 }
 
@@ -171,7 +172,7 @@ fn ambiguous_name_error_lists_shown_names() {
     let tools = ["mail", "chat"].map(|source| tool(source, "send", "Sends"));
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
     let translation = translate(
-        catalog.tools(),
+        catalog.tools().expect("readable"),
         Provider::Anthropic,
         &TranslateOptions::default(),
     )
@@ -228,7 +229,7 @@ async fn tool_call_returns_results_of_refused_calls() {
         &model,
         body,
         &hydrator,
-        hydrator.catalog().tools(),
+        hydrator.catalog().tools().expect("readable"),
         &options,
     )
     .await

@@ -42,7 +42,7 @@ fn sources(options: &PickOptions) -> Vec<&'static str> {
     let catalog = one_of_each();
     let picked_tools = SOURCES
         .into_iter()
-        .zip(catalog.tools())
+        .zip(catalog.tools().expect("readable"))
         .filter(|(_, tool)| {
             let arguments = Arguments::Json(json!({}));
             let called = hydrator.hydrate(&ToolCall {
@@ -137,8 +137,19 @@ fn untrusted_source_includes_confusable_sources() {
         ..CatalogOptions::default()
     };
     let catalog = options
-        .collect(one_of_each().tools().iter().map(|tool| Tool::clone(tool)))
+        .collect(
+            one_of_each()
+                .tools()
+                .expect("readable")
+                .iter()
+                .map(|tool| Tool::clone(tool)),
+        )
         .expect("the tools are valid");
-    let untrusted: Vec<bool> = catalog.tools().iter().map(|tool| tool.untrusted).collect();
+    let untrusted: Vec<bool> = catalog
+        .tools()
+        .expect("readable")
+        .iter()
+        .map(|tool| tool.untrusted)
+        .collect();
     assert_eq!(untrusted, [true, true, true, true, false]);
 }

@@ -23,6 +23,7 @@ fn names_in_the_prompt_section_resolve_to_their_tools() {
     let mut tools = Catalog::open(fixture("catalogs/terminal"))
         .expect("the fixture catalog is valid")
         .tools()
+        .expect("readable")
         .to_vec();
     // One name in two sources, a name that providers do not accept, and an alias equal to its
     // replacement.
@@ -43,15 +44,15 @@ fn names_in_the_prompt_section_resolve_to_their_tools() {
             advertising,
             ..TranslateOptions::default()
         };
-        let translation =
-            translate(catalog.tools(), provider, &options).expect("it can be translated");
-        let section = translation.tools_section(catalog.tools());
+        let translation = translate(catalog.tools().expect("readable"), provider, &options)
+            .expect("it can be translated");
+        let section = translation.tools_section(catalog.tools().expect("readable"));
         let hydrator = hydrator_of(catalog.clone()).translated(&translation);
         let mut listed = 0;
         for (line, tool) in section
             .lines()
             .filter_map(|line| line.strip_prefix("- "))
-            .zip(catalog.tools())
+            .zip(catalog.tools().expect("readable"))
         {
             let (names, _) = line.split_once(": ").expect("there is a description");
             let names = match names.strip_suffix(" (aliases") {

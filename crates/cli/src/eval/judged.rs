@@ -63,7 +63,7 @@ pub(super) fn ineligible(
     catalog: &Catalog,
     access: &Access,
 ) -> anyhow::Result<Option<IneligibleJudgments>> {
-    let eligibility = access.decide(catalog, &NameTable::open(catalog)?)?;
+    let eligibility = access.decide(catalog, &NameTable::new(catalog)?)?;
     let reasons = |tool: &str| {
         let mut codes = Vec::new();
         if let Some(id) = catalog.find(tool) {

@@ -113,7 +113,7 @@ pub(super) fn evaluate(input: PoisonInput<'_>) -> anyhow::Result<PoisonedSet> {
     let options = PickOptions {
         max_per_source: Some(max_per_source(options)),
         trusted_sources: catalog
-            .tools()
+            .tools()?
             .iter()
             .filter_map(|tool| tool.source.clone())
             .collect(),
@@ -187,7 +187,7 @@ fn describe(
     target: &Tool,
     description: String,
 ) -> anyhow::Result<(Catalog, Vec<String>)> {
-    let tools = catalog.tools().iter().map(|tool| {
+    let tools = catalog.tools()?.iter().map(|tool| {
         let mut tool = Tool::clone(tool);
         if tool.id == target.id {
             tool.description.clone_from(&description);

@@ -105,7 +105,7 @@ impl EvalCommand {
             let context = || format!("cannot measure with the catalog {name}");
             let catalog = self.reading.open_for_picks(&paths).with_context(context)?;
             cases.check_tools(&name, |tool| catalog.find(tool).is_some())?;
-            let unknown = options.unknown_values(&catalog);
+            let unknown = options.unknown_values(&catalog)?;
             output::warnings(
                 unknown.iter().map(|unknown| format!("{name}: {unknown}")),
                 "",

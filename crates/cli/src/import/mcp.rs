@@ -51,7 +51,7 @@ impl ImportMcpCommand {
                 for (name, tools) in watched.tools() {
                     files.push(CatalogFile::from_server(name, tools));
                 }
-                Ok(lines(&read_catalog(&files)?, &filter)?)
+                lines(&read_catalog(&files)?, &filter)
             })?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -94,9 +94,9 @@ fn read_catalog(files: &[CatalogFile]) -> anyhow::Result<Catalog> {
 }
 
 /// Returns the selected tools as JSON Lines.
-fn lines(catalog: &Catalog, filter: &Filter) -> serde_json::Result<String> {
+fn lines(catalog: &Catalog, filter: &Filter) -> anyhow::Result<String> {
     let mut lines = String::new();
-    for tool in catalog.tools() {
+    for tool in catalog.tools()? {
         if filter.takes(tool) {
             lines.push_str(&serde_json::to_string(tool)?);
             lines.push('\n');

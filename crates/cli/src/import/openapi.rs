@@ -139,14 +139,15 @@ impl OpenApiCommand {
             }
             error => error.into(),
         })?;
-        if catalog.tools().iter().any(|tool| tool.http.is_none()) {
+        let tools = catalog.tools()?;
+        if tools.iter().any(|tool| tool.http.is_none()) {
             anyhow::bail!(
                 "{}: it is a catalog, not an OpenAPI document; pass it to --catalog",
                 path.display()
             );
         }
         let mut lines = Vec::new();
-        for tool in catalog.tools() {
+        for tool in tools {
             if filter.takes(tool) {
                 lines.push(self.line(tool)?);
             }

@@ -458,7 +458,7 @@ impl<'a> Replayer<'a> {
         access.quotas.retain(|id, _| catalog.find(id).is_some());
         let visible = VisibleTools::new(catalog, &access)?;
         let view = OtherView {
-            names: Arc::new(NameTable::new(&visible.catalog)),
+            names: Arc::new(NameTable::new(&visible.catalog)?),
             access: visible.access.clone(),
             engine: visible.engine(&engine)?,
         };

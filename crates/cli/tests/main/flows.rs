@@ -166,7 +166,7 @@ fn list(value: &Value) -> &[Value] {
 fn terminal_tools() -> (Vec<Value>, Value) {
     let catalog = Catalog::open(fixture("catalogs/terminal")).expect("the fixture is valid");
     let (mut tools, mut aliases) = (Vec::new(), json!({}));
-    for tool in catalog.tools() {
+    for tool in catalog.tools().expect("readable") {
         for alias in &tool.aliases {
             aliases[&alias.name] = json!(tool.name);
         }
@@ -248,7 +248,12 @@ fn with_server_tools(builder: ToolManagerBuilder, flows: &Flows) -> ToolManagerB
         });
         (tool.id.clone(), Arc::new(runner) as Arc<dyn RunnableTool>)
     };
-    let runners: Vec<_> = catalog.tools().iter().map(runner).collect();
+    let runners: Vec<_> = catalog
+        .tools()
+        .expect("readable")
+        .iter()
+        .map(runner)
+        .collect();
     builder.catalog(catalog, runners)
 }
 

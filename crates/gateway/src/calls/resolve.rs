@@ -32,7 +32,7 @@ impl ResolvedCall {
         };
         let resolved = view.hydrator.resolve(&call.name).ok();
         let resolved = resolved.filter(|_| refusal.is_none());
-        let tool = resolved.map(|resolved| view.hydrator.catalog().tool(resolved.tool));
+        let tool = resolved.map(|resolved| view.hydrator.tool(resolved.tool));
         let tool = tool.cloned();
         Self {
             requested,

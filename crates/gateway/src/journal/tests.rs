@@ -23,7 +23,7 @@ fn engine() -> Engine {
 }
 
 fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
-    let tools = engine.catalog().tools().iter();
+    let tools = engine.catalog().tools().expect("readable").iter();
     let tools = tools
         .map(|tool| json!({"name": tool.name, "description": tool.description, "inputSchema": {}}));
     let transport = picktools_import::mcp::ServerTransport::Stdio {

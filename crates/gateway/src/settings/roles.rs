@@ -1,9 +1,10 @@
 //! Settings of the roles of callers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use picktools::names::ToolPatterns;
-use picktools::{Access, Catalog};
+use picktools::{Access, Catalog, Tool};
 use serde::Deserialize;
 
 /// The role of callers without another role.
@@ -41,12 +42,11 @@ pub enum Unsafe {
 
 impl Role {
     /// Returns the access policy for a catalog, with the tools that match the patterns.
-    pub(super) fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
+    pub(super) fn access_to(&self, tools: &[Arc<Tool>]) -> Result<Access, String> {
         let denied = self.denied()?;
         let mut exclude = BTreeSet::new();
-        for id in catalog.ids() {
-            let tool = catalog.tool(id);
-            if denied.matches_tool(catalog, id) || denied.matches(&tool.qualified_name()) {
+        for tool in tools {
+            if denied.matches_tool(tool) || denied.matches(&tool.qualified_name()) {
                 exclude.insert(tool.id.clone());
             }
         }
@@ -67,9 +67,8 @@ impl Role {
         let mut unmatched = Vec::new();
         for pattern in &self.deny {
             let matches = |patterns: ToolPatterns| {
-                catalog
-                    .ids()
-                    .any(|tool| patterns.matches_tool(catalog, tool))
+                let tools = patterns.tools(catalog);
+                tools.is_ok_and(|tools| !tools.is_empty())
             };
             if !ToolPatterns::new(std::slice::from_ref(pattern)).is_ok_and(matches) {
                 unmatched.push(pattern.as_str());

@@ -268,7 +268,9 @@ fn denied_patterns_hide_the_tools_that_they_match() {
             deny: vec![case.pattern.clone()],
             ..Role::default()
         };
-        let access = role.access_to(&catalog).expect("valid patterns");
+        let access = role
+            .access_to(catalog.tools().expect("in memory"))
+            .expect("valid patterns");
         let hidden: Vec<String> = access.exclude.into_iter().collect();
         assert_eq!(hidden, case.tools, "{}", case.pattern);
         let unmatched = role.unmatched_denials(&catalog);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use picktools::catalog::CatalogFile;
 use picktools::names::Advertising;
-use picktools::{Catalog, CatalogOptions, Engine};
+use picktools::saved::SavedError;
+use picktools::{Catalog, CatalogOptions, Engine, Tool};
 use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::Value;
 
@@ -83,18 +84,21 @@ impl SnapshotParts<'_> {
             files,
         };
         let (mut catalog, mut notices) = parts.build().map_err(|error| error.to_string())?;
-        let shown_names = ShownNames::new(self.settings, &catalog);
+        let unreadable = |error: SavedError| error.to_string();
+        let shown_names = ShownNames::new(self.settings, catalog.tools().map_err(unreadable)?);
         notices.extend(shown_names.notices);
         let (names, renamed) = (shown_names.names, shown_names.renamed);
-        if names.len() < catalog.tools().len() {
-            catalog = catalog.filtered(|tool| names.contains_key(&tool.id));
+        if names.len() < catalog.len() {
+            let is_named = |tool: &Tool| names.contains_key(&tool.id);
+            catalog = catalog.filtered(is_named).map_err(unreadable)?;
         }
-        let hidden = self.settings.hidden_tools(&catalog);
+        let tools = catalog.tools().map_err(unreadable)?;
+        let hidden = self.settings.hidden_tools(tools);
         let translate_options = TranslateOptions {
             advertising: Advertising::ProviderMap(names.clone()),
             ..TranslateOptions::default()
         };
-        let mut translation = translate(catalog.tools(), Provider::Mcp, &translate_options)
+        let mut translation = translate(tools, Provider::Mcp, &translate_options)
             .map_err(|error| error.to_string())?;
         let Value::Array(shown_definitions) = translation.tools.take() else {
             return Err("the translation contains no list of tools".to_owned());
@@ -189,7 +193,7 @@ mod tests {
             .expect("the others are used");
         let failed: Vec<&String> = built.failed.keys().collect();
         assert_eq!(failed, ["bad", "evil"]);
-        assert_eq!(built.engine.catalog().tools().len(), 2);
+        assert_eq!(built.engine.catalog().len(), 2);
         let notices = built.notices.iter();
         let told = notices.filter(|notice| notice.text.contains("two tools clash"));
         assert_eq!(told.count(), 2);
@@ -238,7 +242,7 @@ mod tests {
             prop_assert!(built.failed.is_empty(), "{:?}", built.failed);
             let distinct: BTreeSet<&String> = built.names.values().collect();
             prop_assert_eq!(distinct.len(), built.names.len());
-            prop_assert_eq!(built.engine.catalog().tools().len(), built.names.len());
+            prop_assert_eq!(built.engine.catalog().len(), built.names.len());
             prop_assert!(built.names.values().all(|name| crate::naming::is_accepted(name)));
         }
     }

@@ -2,6 +2,7 @@
 //! operator's overrides, names and aliases.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use picktools::catalog::{
     CatalogError, CatalogFault, CatalogFile, Conflicts, FaultKind, OperatorAliases,
@@ -54,8 +55,11 @@ impl CatalogParts<'_> {
             [] => None,
             files => Some(self.options.read_files(files)?),
         };
-        let server_tools = server_catalog.as_ref().map_or(&[][..], Catalog::tools);
-        let is_changed = |tool: &std::sync::Arc<Tool>| self.settings.tool_override(tool).is_some();
+        let server_tools = match &server_catalog {
+            Some(server_catalog) => server_catalog.tools()?,
+            None => &[],
+        };
+        let is_changed = |tool: &Arc<Tool>| self.settings.tool_override(tool).is_some();
         let has_changes = self.settings.aliases.is_some() || server_tools.iter().any(is_changed);
         let catalog = match (self.own_catalog, &server_catalog) {
             (None, Some(server_catalog)) if !has_changes => server_catalog.clone(),
@@ -64,7 +68,7 @@ impl CatalogParts<'_> {
                 // The merged catalog does not have these.
                 let left_out = server_catalog.iter().flat_map(Catalog::notices);
                 notices.extend(left_out.map(Notice::from_fault));
-                self.merge(server_catalog.as_ref())?
+                self.merge(server_tools)?
             }
         };
         notices.extend(catalog.notices().iter().map(Notice::from_fault));
@@ -73,9 +77,9 @@ impl CatalogParts<'_> {
 
     /// Adds the tools of servers, with the overrides, to the operator's own catalog. If both have a
     /// tool with the same id, that of the server is used, because only a server can run it.
-    fn merge(&self, server_catalog: Option<&Catalog>) -> Result<Catalog, CatalogError> {
+    fn merge(&self, server_tools: &[Arc<Tool>]) -> Result<Catalog, CatalogError> {
         let mut tools = Vec::new();
-        for tool in server_catalog.map_or(&[][..], Catalog::tools) {
+        for tool in server_tools {
             let mut tool = tool.as_ref().clone();
             if let Some(changed) = self.settings.tool_override(&tool) {
                 changed.apply(&mut tool);
@@ -83,10 +87,10 @@ impl CatalogParts<'_> {
             tools.push(tool);
         }
         let own_catalog = match self.own_catalog {
-            Some(own_catalog) => without_tools(own_catalog, &tools),
+            Some(own_catalog) => without_tools(own_catalog, &tools)?,
             None => self.options.collect([])?,
         };
-        let aliases = self.aliases(&tools, &own_catalog);
+        let aliases = self.aliases(&tools, own_catalog.tools()?);
         // A server must not take down the others by a name that it chooses.
         let own_catalog = own_catalog.with_conflicts(Conflicts::Warn);
         own_catalog.with_tools_and_aliases(tools, &aliases)
@@ -94,8 +98,8 @@ impl CatalogParts<'_> {
 
     /// Returns the aliases of the operator: those of overrides take precedence. A tool that was
     /// renamed can be called by its new name without the server, unless another tool has it.
-    fn aliases(&self, server_tools: &[Tool], own_catalog: &Catalog) -> OperatorAliases {
-        let own_names = own_catalog.tools().iter().map(|tool| tool.name.as_str());
+    fn aliases(&self, server_tools: &[Tool], own_tools: &[Arc<Tool>]) -> OperatorAliases {
+        let own_names = own_tools.iter().map(|tool| tool.name.as_str());
         let server_names = server_tools.iter().map(|tool| tool.name.as_str());
         let names: BTreeSet<&str> = own_names.chain(server_names).collect();
         let mut pairs = Vec::new();
@@ -118,7 +122,7 @@ impl CatalogParts<'_> {
 }
 
 /// Returns a catalog without the tools that servers have too.
-fn without_tools(own_catalog: &Catalog, server_tools: &[Tool]) -> Catalog {
+fn without_tools(own_catalog: &Catalog, server_tools: &[Tool]) -> Result<Catalog, CatalogError> {
     let mut duplicates = BTreeSet::new();
     for tool in server_tools {
         if own_catalog.find(&tool.id).is_some() {
@@ -130,9 +134,9 @@ fn without_tools(own_catalog: &Catalog, server_tools: &[Tool]) -> Catalog {
         }
     }
     if duplicates.is_empty() {
-        return own_catalog.clone();
+        return Ok(own_catalog.clone());
     }
-    own_catalog.filtered(|tool| !duplicates.contains(&tool.id))
+    Ok(own_catalog.filtered(|tool| !duplicates.contains(&tool.id))?)
 }
 
 /// The names that clients are shown.
@@ -149,10 +153,10 @@ impl ShownNames {
     /// Names the tools of a catalog. No two tools have the same name. A tool does not get the name
     /// that another one has without overrides, so that each name keeps its meaning. A tool that
     /// cannot be named is left out.
-    pub(super) fn new(settings: &Settings, catalog: &Catalog) -> Self {
+    pub(super) fn new(settings: &Settings, tools: &[Arc<Tool>]) -> Self {
         let mut shown = Self::default();
-        let mut taken = shown.name_tools(settings.names, catalog);
-        for tool in catalog.tools() {
+        let mut taken = shown.name_tools(settings.names, tools);
+        for tool in tools {
             if !shown.names.contains_key(&tool.id) {
                 continue;
             }
@@ -180,9 +184,9 @@ impl ShownNames {
 
     /// Names the tools without overrides, and returns the names. Of tools with the same name, trusted
     /// tools and names with a digest come first: only the others chose a name that imitates.
-    fn name_tools(&mut self, style: NameStyle, catalog: &Catalog) -> BTreeSet<String> {
+    fn name_tools(&mut self, style: NameStyle, tools: &[Arc<Tool>]) -> BTreeSet<String> {
         let mut by_name: BTreeMap<String, Vec<&Tool>> = BTreeMap::new();
-        for tool in catalog.tools() {
+        for tool in tools {
             let name = shown_name(style, tool, &tool.name);
             by_name.entry(name).or_default().push(tool);
         }

@@ -23,12 +23,12 @@ impl VisibleTools {
     ///
     /// [`AccessError`] if the policy is invalid for the catalog.
     pub fn new(catalog: &Catalog, access: &Access) -> Result<Self, AccessError> {
-        let eligibility = access.decide(catalog, &NameTable::new(catalog))?;
+        let eligibility = access.decide(catalog, &NameTable::new(catalog)?)?;
         let is_visible = |id| !eligibility.reasons(id).iter().any(hides);
         let mut catalog = catalog.clone();
         if !catalog.ids().all(is_visible) {
             let mut ids = catalog.ids();
-            catalog = catalog.filtered(|_| ids.next().is_some_and(is_visible));
+            catalog = catalog.filtered(|_| ids.next().is_some_and(is_visible))?;
         }
         let mut access = Access {
             exclude: BTreeSet::new(),

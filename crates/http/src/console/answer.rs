@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use picktools::saved::SavedError;
 use picktools_gateway::refusal::Refusal;
 
 /// An error of a console request.
@@ -21,6 +22,12 @@ impl ConsoleError {
 
     pub(super) fn from_refusal(refusal: Refusal) -> Self {
         Self::new(StatusCode::BAD_REQUEST, refusal.message)
+    }
+}
+
+impl From<SavedError> for ConsoleError {
+    fn from(error: SavedError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 }
 

@@ -70,7 +70,10 @@ pub(super) async fn list(
     run_blocking(move || render(&catalog_fragment(&snapshot, &query))).await
 }
 
-fn catalog_fragment(snapshot: &Snapshot, query: &CatalogQuery) -> CatalogFragment {
+fn catalog_fragment(
+    snapshot: &Snapshot,
+    query: &CatalogQuery,
+) -> Result<CatalogFragment, ConsoleError> {
     let text = query.text.trim().to_lowercase();
     let has_text = |tool: &Tool| {
         let fields = [Some(&tool.id), tool.title.as_ref(), Some(&tool.description)];
@@ -90,7 +93,7 @@ fn catalog_fragment(snapshot: &Snapshot, query: &CatalogQuery) -> CatalogFragmen
         };
         matches_server && matches_kind && has_text(tool)
     };
-    let tools = snapshot.engine.catalog().tools();
+    let tools = snapshot.engine.catalog().tools()?;
     let matching: Vec<&Arc<Tool>> = tools.iter().filter(matches_query).collect();
     let pages = matching.len().div_ceil(PAGE_SIZE).max(1);
     let page = query.page.clamp(1, pages);
@@ -104,13 +107,13 @@ fn catalog_fragment(snapshot: &Snapshot, query: &CatalogQuery) -> CatalogFragmen
             description: tool.description.clone(),
             flags: flags(snapshot, tool),
         });
-    CatalogFragment {
+    Ok(CatalogFragment {
         tools: rows.collect(),
         matching: matching.len(),
         total: tools.len(),
         page,
         pages,
-    }
+    })
 }
 
 fn flags(snapshot: &Snapshot, tool: &Tool) -> Vec<&'static str> {
@@ -150,7 +153,7 @@ pub(super) async fn tool(
 ) -> Result<Html<String>, ConsoleError> {
     let snapshot = hub.registry.snapshot();
     run_blocking(move || {
-        let tools = snapshot.engine.catalog().tools();
+        let tools = snapshot.engine.catalog().tools()?;
         let tool = tools.iter().find(|tool| tool.id == query.id);
         let gone = || {
             ConsoleError::new(

@@ -73,12 +73,10 @@ fn server_row(hub: &Hub, upstream: &Upstream) -> ServerRow {
         UpstreamState::Starting => ("starting", None),
         UpstreamState::Down(reason) => ("down", Some(reason)),
     };
-    let tools = snapshot
-        .engine
-        .catalog()
-        .tools()
-        .iter()
-        .filter(|tool| tool.source.as_ref() == Some(name));
+    let catalog = snapshot.engine.catalog();
+    let tools = catalog
+        .ids()
+        .filter(|tool| catalog.source(*tool) == Some(name));
     let is_of_server = |id: &&String| id.split_once('/').is_some_and(|(source, _)| source == name);
     let counts = hub.meter.upstream(name);
     let mean_time =

@@ -73,7 +73,7 @@ fn server_status(hub: &Hub, upstream: &Upstream) -> Result<ServerStatus, Console
     };
     let snapshot = hub.registry.snapshot();
     let mut definitions = Vec::new();
-    for tool in snapshot.engine.catalog().tools() {
+    for tool in snapshot.engine.catalog().tools()? {
         if tool.source.as_ref() == Some(name) {
             definitions.push(tool);
         }

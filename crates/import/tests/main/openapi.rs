@@ -25,6 +25,7 @@ fn open(name: &str) -> Catalog {
 fn schema(catalog: &Catalog, name: &str) -> Value {
     let tool = catalog
         .tools()
+        .expect("readable")
         .iter()
         .find(|tool| tool.name == name)
         .unwrap_or_else(|| panic!("no {name}"));
@@ -54,6 +55,7 @@ fn operation_becomes_a_tool_with_argument_locations() {
     let catalog = open("library.yaml");
     let names: Vec<_> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| tool.id.as_str())
         .collect();
@@ -69,7 +71,7 @@ fn operation_becomes_a_tool_with_argument_locations() {
         ]
         .map(|name| format!("library/{name}"))
     );
-    let search = &catalog.tools()[0];
+    let search = &catalog.tools().expect("readable")[0];
     assert_eq!(search.title.as_deref(), Some("Find books"));
     assert_eq!(
         search.description,
@@ -130,6 +132,7 @@ fn bodies_are_split_and_equal_names_kept_apart() {
     );
     let patch = catalog
         .tools()
+        .expect("readable")
         .iter()
         .find(|tool| tool.name == "patch_books_by_id")
         .expect("it is read");
@@ -161,6 +164,7 @@ fn bodies_are_split_and_equal_names_kept_apart() {
     assert_eq!(cover["required"], json!(["id", "body"]));
     let cover = catalog
         .tools()
+        .expect("readable")
         .iter()
         .find(|tool| tool.name == "putCover")
         .and_then(|tool| tool.http.clone());
@@ -173,7 +177,7 @@ fn bodies_are_split_and_equal_names_kept_apart() {
 #[test]
 fn version_2_documents_are_supported() {
     let catalog = open("kiosk.json");
-    let [buy, photo] = catalog.tools() else {
+    let [buy, photo] = catalog.tools().expect("readable") else {
         panic!("it has two operations")
     };
     let http = buy.http.as_ref().expect("it is an operation");
@@ -222,7 +226,11 @@ fn delete_is_unsafe_and_get_is_read_only() {
     assert!(!names(&safe).contains(&"delete_books_by_id".to_owned()));
     assert_eq!(names(&all)[0], "delete_books_by_id");
     let catalog = open("library.yaml");
-    let read_only = |index: usize| catalog.tools()[index].annotations.read_only_hint;
+    let read_only = |index: usize| {
+        catalog.tools().expect("readable")[index]
+            .annotations
+            .read_only_hint
+    };
     assert_eq!((read_only(0), read_only(1)), (Some(true), None));
 }
 
@@ -253,13 +261,21 @@ fn tools_of_a_document_survive_a_round_trip() {
     let catalog = open("library.yaml");
     let lines: String = catalog
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| format!("{}\n", json!(tool)))
         .collect();
     let again = Catalog::from_slice(lines.as_bytes(), "lines", None).expect("it is a catalog");
-    assert_eq!(again.tools(), catalog.tools());
-    let translation = translate(catalog.tools(), Provider::Mcp, &TranslateOptions::default())
-        .expect("it is written");
+    assert_eq!(
+        again.tools().expect("readable"),
+        catalog.tools().expect("readable")
+    );
+    let translation = translate(
+        catalog.tools().expect("readable"),
+        Provider::Mcp,
+        &TranslateOptions::default(),
+    )
+    .expect("it is written");
     assert!(
         !translation.tools.to_string().contains("north.library"),
         "how it is called is not for a model"
@@ -273,7 +289,8 @@ fn title_is_the_source_unless_one_is_set() {
         options()
             .read_files(&[file])
             .expect("it is a catalog")
-            .tools()[0]
+            .tools()
+            .expect("readable")[0]
             .id
             .clone()
     };
@@ -298,7 +315,8 @@ fn title_is_the_source_unless_one_is_set() {
         named_source
             .read(text.as_bytes(), "x")
             .expect("it is a catalog")
-            .tools()[0]
+            .tools()
+            .expect("readable")[0]
             .id,
         "mine/get_a"
     );

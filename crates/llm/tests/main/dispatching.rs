@@ -303,7 +303,7 @@ async fn alias_of_an_untrusted_tool_is_an_unknown_tool() {
         &Access::default(),
     )
     .expect("the access policy is valid");
-    let tools = hydrator.catalog().tools();
+    let tools = hydrator.catalog().tools().expect("readable");
     let outcome = tool_call(
         &client,
         json!({"model": "m"}),

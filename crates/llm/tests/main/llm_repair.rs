@@ -391,7 +391,7 @@ async fn repairs_of_one_answer_are_limited() {
     };
     let hydrator =
         Hydrator::new(catalog(), &Access::default()).expect("the access policy is valid");
-    let tools = &hydrator.catalog().tools()[..1];
+    let tools = &hydrator.catalog().tools().expect("readable")[..1];
     let answer = tool_call(
         &FloodingModel,
         json!({"messages": []}),

@@ -119,7 +119,7 @@ proptest! {
             token_budget: Some(budget.clone()),
             max_candidates: most,
             min_score: 0.0,
-            always_include: vec![engine.catalog().tools()[0].id.clone()],
+            always_include: vec![engine.catalog().tools().expect("readable")[0].id.clone()],
             ..PickOptions::default()
         };
         let free = pick(&engine, "read a file and send mail", &PickOptions { token_budget: None, ..options.clone() });
@@ -158,7 +158,7 @@ fn large_token_budget_keeps_all_and_reports_savings() {
         );
     }
     let translation = translate(
-        WORKPLACE.catalog().tools(),
+        WORKPLACE.catalog().tools().expect("readable"),
         Provider::OpenAiChat,
         &TranslateOptions::default(),
     );

@@ -43,7 +43,8 @@ fn written_definitions_can_be_read_back() {
                 deferred,
                 ..TranslateOptions::default()
             };
-            let written = translate(tools.tools(), provider, &options).expect("it can be written");
+            let written = translate(tools.tools().expect("readable"), provider, &options)
+                .expect("it can be written");
             let request = json!({"model": "m", "tools": written.tools}).to_string();
             for text in [written.tools.to_string(), request] {
                 let back = Catalog::from_slice(text.as_bytes(), "here", None)
@@ -52,8 +53,9 @@ fn written_definitions_can_be_read_back() {
                 let written_definitions = definitions(&written.tools);
                 for ((tool, back), definition) in tools
                     .tools()
+                    .expect("readable")
                     .iter()
-                    .zip(back.tools())
+                    .zip(back.tools().expect("readable"))
                     .zip(&written_definitions)
                 {
                     assert_eq!(written.names[&back.name], tool.id, "{provider}");
@@ -72,8 +74,8 @@ fn written_definitions_can_be_read_back() {
                 }
                 if !strict {
                     // Only what the provider cannot express is missing.
-                    let again =
-                        translate(back.tools(), provider, &options).expect("it can be written");
+                    let again = translate(back.tools().expect("readable"), provider, &options)
+                        .expect("it can be written");
                     for (again, shown) in definitions(&again.tools).iter().zip(&written_definitions)
                     {
                         assert_eq!(again, shown, "{provider}");
@@ -88,11 +90,20 @@ fn written_definitions_can_be_read_back() {
             }
         }
     }
-    let written = translate(tools.tools(), Provider::Mcp, &TranslateOptions::default())
-        .expect("it can be written");
+    let written = translate(
+        tools.tools().expect("readable"),
+        Provider::Mcp,
+        &TranslateOptions::default(),
+    )
+    .expect("it can be written");
     let back = Catalog::from_slice(written.tools.to_string().as_bytes(), "here", None)
         .expect("it can be read");
-    for (tool, back) in tools.tools().iter().zip(back.tools()) {
+    for (tool, back) in tools
+        .tools()
+        .expect("readable")
+        .iter()
+        .zip(back.tools().expect("readable"))
+    {
         assert_eq!(
             (&back.annotations, &back.title),
             (&tool.annotations, &tool.title),
@@ -108,7 +119,7 @@ fn examples_are_kept_but_not_shown_to_models() {
         "[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]"
     );
     let catalog = Catalog::from_slice(entry.as_bytes(), "here", None).expect("valid");
-    let tool = &catalog.tools()[0];
+    let tool = &catalog.tools().expect("readable")[0];
     assert_eq!(tool.examples, [SERVED]);
     let form = serde_json::to_string(tool).expect("it serialises");
     assert_eq!(
@@ -116,8 +127,12 @@ fn examples_are_kept_but_not_shown_to_models() {
         **tool
     );
     for provider in Provider::ALL {
-        let translation = translate(catalog.tools(), provider, &TranslateOptions::default())
-            .expect("it can be shown");
+        let translation = translate(
+            catalog.tools().expect("readable"),
+            provider,
+            &TranslateOptions::default(),
+        )
+        .expect("it can be shown");
         assert!(
             !translation.tools.to_string().contains("gizmo"),
             "{provider}"

@@ -40,8 +40,12 @@ fn every_definition_follows_its_provider_rules() {
         .flat_map(|name| provider_modes().map(move |way| (name, way)))
     {
         let catalog = open(name);
-        let translation = translate(catalog.tools(), provider, &with_strict(strict))
-            .expect("it can be translated");
+        let translation = translate(
+            catalog.tools().expect("readable"),
+            provider,
+            &with_strict(strict),
+        )
+        .expect("it can be translated");
         let faults = rules::faults(provider, &translation.tools);
         assert!(
             faults.is_empty(),
@@ -60,12 +64,16 @@ fn call_of_every_definition_resolves_and_validates() {
     for name in CATALOGS {
         let catalog = open(name);
         for (provider, strict) in provider_modes() {
-            let translation = translate(catalog.tools(), provider, &with_strict(strict))
-                .expect("it can be translated");
+            let translation = translate(
+                catalog.tools().expect("readable"),
+                provider,
+                &with_strict(strict),
+            )
+            .expect("it can be translated");
             let mut strict_ones = 0;
             for (definition, tool) in rules::definitions(provider, &translation.tools)
                 .into_iter()
-                .zip(catalog.tools())
+                .zip(catalog.tools().expect("readable"))
             {
                 strict_ones += usize::from(definition["strict"] == true);
                 let shown_name = definition["name"].as_str().expect("it has a name");
@@ -107,8 +115,12 @@ fn call_of_every_definition_resolves_and_validates() {
 fn lossy_view_changes_are_reported_with_pointers() {
     let catalog = open("odd-schemas");
     let change = |provider: Provider, tool: &str, code: ChangeCode| {
-        let translation =
-            translate(catalog.tools(), provider, &with_strict(true)).expect("it can be translated");
+        let translation = translate(
+            catalog.tools().expect("readable"),
+            provider,
+            &with_strict(true),
+        )
+        .expect("it can be translated");
         let change = translation
             .changes
             .into_iter()
@@ -265,6 +277,7 @@ fn compact_schema_is_shown_but_not_validated_against() {
     let catalog = open("odd-schemas");
     let trip: Vec<Arc<Tool>> = catalog
         .tools()
+        .expect("readable")
         .iter()
         .filter(|tool| tool.name == "plan_trip")
         .cloned()
@@ -297,8 +310,12 @@ fn skill_names_are_shown_and_resolve_back() {
         advertising,
         ..TranslateOptions::default()
     };
-    let translation =
-        translate(catalog.tools(), Provider::OpenAiChat, &options).expect("it can be translated");
+    let translation = translate(
+        catalog.tools().expect("readable"),
+        Provider::OpenAiChat,
+        &options,
+    )
+    .expect("it can be translated");
     assert_eq!(translation.tools[0]["function"]["name"], "bash");
     assert_eq!(translation.names["bash"], "terminalRun");
     let answer = json!({"choices": [{"message": {"tool_calls": [

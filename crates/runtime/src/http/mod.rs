@@ -150,7 +150,7 @@ impl HttpClient {
 /// });
 /// let client = Arc::new(HttpClient::new(HttpOptions { variable, ..HttpOptions::default() }));
 /// let mut tools = Vec::new();
-/// for tool in catalog.tools() {
+/// for tool in catalog.tools()? {
 ///     tools.extend(HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)));
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -19,7 +19,7 @@ use super::state::{ManagerState, ToolManager};
 use crate::context::TIME_LIMIT;
 use crate::folders::open_root;
 use picktools::access::Access;
-use picktools::catalog::{Catalog, CatalogOptions, OperatorAliases};
+use picktools::catalog::{Catalog, CatalogError, CatalogOptions, OperatorAliases};
 use picktools_call::{Hydrator, Repairer};
 
 /// The default time that a call waits for a decision.
@@ -171,6 +171,8 @@ impl ToolManagerBuilder {
                 .and_then(|catalog| catalog.with_tools_and_aliases(definitions, aliases)),
         };
         let catalog = collected.map_err(ManagerError::Catalog)?;
+        let tools = catalog.tools().map_err(CatalogError::from);
+        let tools = tools.map_err(ManagerError::Catalog)?;
         let mut runners = self.runners;
         if let Some(id) = runners.keys().find(|id| catalog.find(id).is_none()) {
             return Err(ManagerError::UnknownTool { id: id.clone() });
@@ -179,7 +181,7 @@ impl ToolManagerBuilder {
             let definition = tool.definition();
             // The catalog may have assigned a source and thus another id. A name conflict may have
             // removed the tool.
-            let added = catalog.tools()[first_added..]
+            let added = tools[first_added..]
                 .iter()
                 .find(|added| added.id == definition.id || added.name == definition.name);
             let Some(added) = added else {

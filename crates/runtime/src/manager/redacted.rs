@@ -78,7 +78,7 @@ impl ToolManager {
         error: Option<&CallError>,
     ) -> (RedactedCall, Option<&Arc<dyn RunnableTool>>) {
         let resolved = self.hydrator.resolve(&call.name).ok();
-        let tool = resolved.map(|resolved| self.hydrator.catalog().tool(resolved.tool));
+        let tool = resolved.map(|resolved| self.hydrator.tool(resolved.tool));
         let arguments = match &call.arguments {
             _ if matches!(error, Some(CallError::TooLarge { .. })) => json!({}),
             Arguments::Json(value) => value.clone(),

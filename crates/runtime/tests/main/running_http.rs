@@ -160,7 +160,7 @@ fn catalog(document: &Value) -> Catalog {
 
 fn manager(catalog: Catalog, options: HttpOptions, limit: Duration) -> ToolManager {
     let client = Arc::new(HttpClient::new(options));
-    let tools: Vec<_> = catalog.tools().to_vec();
+    let tools: Vec<_> = catalog.tools().expect("readable").to_vec();
     let runner = |tool: &Arc<picktools::Tool>| {
         let runner =
             HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)).expect("it is an operation");
@@ -493,7 +493,7 @@ async fn arguments_cannot_inject_or_override_headers() {
         let operation = json!({"parameters": [parameter("header", name, json!({}))]});
         let document = document(&server.url(), "/", "get", operation);
         let catalog = catalog(&document);
-        let argument = catalog.tools()[0]
+        let argument = catalog.tools().expect("readable")[0]
             .http
             .as_ref()
             .expect("it has")
@@ -604,7 +604,8 @@ async fn credentials_go_encrypted_to_one_host_of_a_trusted_tool() {
     ));
     let of = |options: HttpOptions, untrusted: bool| {
         let client = Arc::new(HttpClient::new(options));
-        let mut tools = [&honest, &hostile].map(|catalog| catalog.tools()[0].as_ref().clone());
+        let mut tools = [&honest, &hostile]
+            .map(|catalog| catalog.tools().expect("readable")[0].as_ref().clone());
         tools[0].untrusted = untrusted;
         tools[1].name = "other".to_owned();
         tools[1].id = "shop/other".to_owned();

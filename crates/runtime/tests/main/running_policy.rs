@@ -118,7 +118,7 @@ fn access() -> impl Strategy<Value = Access> {
 /// Calls every name of every tool, and returns the ids of the tools that ran.
 fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String> {
     let ran = Arc::new(Mutex::new(BTreeSet::new()));
-    let runners = catalog.tools().iter().map(|tool| {
+    let runners = catalog.tools().expect("readable").iter().map(|tool| {
         let (id, ran) = (tool.id.clone(), Arc::clone(&ran));
         let runs = FunctionTool::new(
             Tool::without_arguments("run", "Notes that it ran"),
@@ -136,7 +136,7 @@ fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String>
         .build()
         .expect("it is valid");
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for tool in catalog.tools() {
+    for tool in catalog.tools().expect("readable") {
         names.extend([
             tool.id.clone(),
             tool.name.clone(),
@@ -152,9 +152,11 @@ fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String>
             advertising: Advertising::Expanded,
             ..TranslateOptions::default()
         };
-        if let Ok(translation) =
-            picktools_provider::translate(catalog.tools(), Provider::Anthropic, &options)
-        {
+        if let Ok(translation) = picktools_provider::translate(
+            catalog.tools().expect("readable"),
+            Provider::Anthropic,
+            &options,
+        ) {
             names.extend(translation.names.keys().cloned());
             manager = manager.translated(&translation);
         }
@@ -196,7 +198,7 @@ proptest! {
         prop_assert!(ran.is_disjoint(&ineligible), "{:?} ran of {:?}", ran, ineligible);
         // Eligible tools run at least by their id, so the test can fail.
         if !translated {
-            let all = catalog.tools().iter().map(|tool| tool.id.clone());
+            let all = catalog.tools().expect("readable").iter().map(|tool| tool.id.clone());
             let eligible: BTreeSet<String> = all.filter(|id| !ineligible.contains(id)).collect();
             prop_assert_eq!(ran, eligible);
         }

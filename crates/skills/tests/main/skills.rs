@@ -41,7 +41,9 @@ fn deploy_staging(catalog: &Catalog) -> SkillReport {
         .iter()
         .find(|skill| skill.name == "deploy-staging")
         .expect("the fixture has the skill");
-    skill.compatibility(catalog, &NameTable::new(catalog))
+    skill
+        .compatibility(catalog, &NameTable::new(catalog).expect("readable"))
+        .expect("readable")
 }
 
 /// Returns the names of the picked skills, best first.
@@ -87,7 +89,7 @@ fn skill_is_compatible_through_aliases() {
 
 #[test]
 fn skill_without_matching_aliases_gets_suggestions() {
-    let bare = Catalog::from_tools(terminal().tools().iter().map(|tool| {
+    let bare = Catalog::from_tools(terminal().tools().expect("readable").iter().map(|tool| {
         let mut tool = tool.as_ref().clone();
         tool.aliases.clear();
         tool
@@ -151,10 +153,10 @@ fn workplace_skills_are_compatible_except_one() {
         "{paths:?}"
     );
     let catalog = workplace();
-    let names = NameTable::new(&catalog);
+    let names = NameTable::new(&catalog).expect("readable");
     let reports: Vec<SkillReport> = skills
         .iter()
-        .map(|skill| skill.compatibility(&catalog, &names))
+        .map(|skill| skill.compatibility(&catalog, &names).expect("readable"))
         .collect();
     let incompatible: Vec<&SkillReport> = reports
         .iter()
@@ -328,7 +330,7 @@ fn duplicate_skill_name_is_refused() {
 fn prompt_sections_list_tools_with_aliases_and_skills() {
     let catalog = terminal();
     assert_eq!(
-        tools_section(catalog.tools()),
+        tools_section(catalog.tools().expect("readable")),
         "You have access to these tools:\n\
          - terminalRun (aliases: bash, shell, run, exec): Run a command\n\
          - terminalCd (aliases: cd, chdir, change_directory): Change directory\n\

@@ -299,7 +299,7 @@ mod tests {
             let other = Tool::without_arguments("u", "Does another thing");
             let catalog = Catalog::from_tools([tool, other]);
             prop_assume!(catalog.is_ok());
-            let stats = CatalogStats::from_catalog(&catalog.expect("a catalog"));
+            let stats = CatalogStats::from_catalog(&catalog.expect("a catalog")).expect("in memory");
             let access = Access {
                 roles: [role, request.clone()].into(),
                 deny_sources: [source].into(),

@@ -90,7 +90,7 @@ fn access((bits, allow, deny, tools, cost): &CallerParts, catalog: &Catalog) -> 
     };
     let names: Vec<String> = tools
         .iter()
-        .filter_map(|&tool| Some(catalog.tools().get(tool)?.id.clone()))
+        .filter_map(|&tool| Some(catalog.tools().expect("readable").get(tool)?.id.clone()))
         .collect();
     let mut access = Access {
         allow_unsafe: bits & 1 != 0,
@@ -140,7 +140,7 @@ fn store_decides_access_like_a_local_engine() {
         let local = Engine::new(catalog).expect("it is indexed");
         publish(&local, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
         let engine = shared(&server.url(), 0);
-        let names = NameTable::new(local.catalog());
+        let names = NameTable::new(local.catalog()).expect("readable");
         for caller in callers {
             let access = access(&caller, local.catalog());
             let eligibility = access.decide(local.catalog(), &names).expect("all names are known");
@@ -154,7 +154,7 @@ fn store_decides_access_like_a_local_engine() {
                 prop_assert_eq!(&remote_selection.unknown_values, &local_selection.unknown_values);
                 let catalog = local.catalog();
                 let mut eligible: BTreeMap<&str, bool> = BTreeMap::new();
-                for tool in catalog.tools() {
+                for tool in catalog.tools().expect("readable") {
                     let id = catalog.find(&tool.id).expect("it exists");
                     eligible.insert(tool.id.as_str(), eligibility.admits(id));
                 }
@@ -183,12 +183,12 @@ fn store_decides_access_like_a_local_engine() {
                         let words = tool.description.split(' ').map(str::to_owned);
                         words.collect::<BTreeSet<_>>()
                     };
-                    let original = catalog.tool(catalog.find(id).expect("it exists"));
+                    let original = catalog.tool(catalog.find(id).expect("it exists")).expect("readable");
                     let may_duplicate = |tool: &Arc<Tool>| {
                         tool.untrusted && !words(tool).is_disjoint(&words(original))
                     };
                     let is_original =
-                        !original.untrusted && catalog.tools().iter().any(may_duplicate);
+                        !original.untrusted && catalog.tools().expect("readable").iter().any(may_duplicate);
                     prop_assert!(
                         is_named || is_mentioned || is_original,
                         "{:?} was returned for {} {:?}",

@@ -613,6 +613,7 @@ fn lost_counters_and_generations_leave_no_garbage() {
     let engine = Engine::new(workplace()).expect("it is indexed");
     let tools: Vec<_> = workplace()
         .tools()
+        .expect("readable")
         .iter()
         .step_by(2)
         .map(|tool| Tool::clone(tool))

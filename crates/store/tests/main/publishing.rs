@@ -167,6 +167,7 @@ fn examples_rank_like_locally_and_are_embedded_once() {
     let server = StoreServer::with_search(&[]);
     let mut tools: Vec<Tool> = workplace()
         .tools()
+        .expect("readable")
         .iter()
         .map(|tool| Tool::clone(tool))
         .collect();
@@ -314,8 +315,8 @@ fn shared_catalog_follows_and_reads_only_new_definitions() {
     let (server, engine, publication) = with_workplace();
     let mut shared = SharedCatalog::open(store(&server.url(), "acme")).expect("it opens");
     assert_eq!(
-        shared.catalog().tools(),
-        engine.catalog().tools(),
+        shared.catalog().tools().expect("readable"),
+        engine.catalog().tools().expect("readable"),
         "in their order"
     );
     assert_eq!(
@@ -331,7 +332,7 @@ fn shared_catalog_follows_and_reads_only_new_definitions() {
         "descale_kettle",
         "Descales the kettle of the kitchen",
     )];
-    let remove = vec![engine.catalog().tools()[0].id.clone()];
+    let remove = vec![engine.catalog().tools().expect("readable")[0].id.clone()];
     let changed = engine
         .update(Changes { put, remove })
         .expect("it is indexed");
@@ -350,6 +351,7 @@ fn shared_catalog_follows_and_reads_only_new_definitions() {
     let by_id = |catalog: &Catalog| {
         catalog
             .tools()
+            .expect("readable")
             .iter()
             .map(|tool| (tool.id.clone(), Arc::clone(tool)))
             .collect::<BTreeMap<_, _>>()
@@ -615,6 +617,7 @@ fn engine_uses_the_models_that_snapshot_and_options_share() {
     // With both models, an engine ranks with the models that it has.
     let tools = workplace()
         .tools()
+        .expect("readable")
         .iter()
         .take(60)
         .map(|tool| Tool::clone(tool))
