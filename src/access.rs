@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use eligibility::DecidedAccess;
 pub use eligibility::Eligibility;
 pub use reason::IneligibleReason;
 

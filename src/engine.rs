@@ -59,6 +59,7 @@ use self::request::{CatalogIndexes, ResolvedRequest};
 use self::retrieval::{RequestRetriever, Retrieval};
 use self::shortlist::Shortlist;
 use self::skills::{PickedSkills, SkillIndex};
+use crate::access::{Access, AccessError, DecidedAccess};
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, ChangeError, Changes};
 use crate::examples::{ExampleStats, Examples};
@@ -102,6 +103,8 @@ pub struct Engine {
     reranker: Option<Arc<dyn Reranker>>,
     /// The token costs of definitions, if the engine has a token counter.
     costs: Option<Arc<CostTable>>,
+    /// The eligible tools of one access policy ([`Engine::with_access`]).
+    decided: Option<Arc<DecidedAccess>>,
 }
 
 impl fmt::Debug for Engine {
@@ -157,6 +160,7 @@ impl Engine {
             scorer: None,
             reranker: None,
             costs: token_counter.map(|counter| Arc::new(CostTable::new(counter))),
+            decided: None,
         })
     }
 
@@ -299,6 +303,7 @@ impl Engine {
             engine.costs = Some(Arc::new(costs.emptied()));
         }
         engine.index = Arc::new(index);
+        engine.decided = None;
         Ok(engine)
     }
 
@@ -339,6 +344,22 @@ impl Engine {
             scorer: Some(CustomScorer::new(scorer, shortlist)),
             ..self.clone()
         }
+    }
+
+    /// Returns an engine for a caller of many picks, which decides now which tools are eligible for
+    /// this access policy. It shares everything else with this one. Picks with another policy are
+    /// decided one by one, as without this method; so are the picks of an engine with another
+    /// catalog that is made from this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::decide`].
+    pub fn with_access(&self, access: Access) -> Result<Self, AccessError> {
+        let Index { catalog, names, .. } = &*self.index;
+        Ok(Self {
+            decided: Some(Arc::new(DecidedAccess::new(access, catalog, names)?)),
+            ..self.clone()
+        })
     }
 
     /// Returns a built-in ranking as a [`Scorer`], which can be part of another scorer for
@@ -406,7 +427,7 @@ impl Engine {
 
     /// Returns the indexes of the catalog.
     fn indexes(&self) -> CatalogIndexes<'_> {
-        CatalogIndexes::new(&self.index, self.examples.as_deref())
+        CatalogIndexes::new(&self.index, self.examples.as_deref()).decided(self.decided.as_deref())
     }
 
     /// Runs the retrievers. A custom scorer needs them for a shortlist only.

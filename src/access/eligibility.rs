@@ -24,6 +24,33 @@ pub struct Eligibility {
     full_counts: Option<CatalogCounts>,
 }
 
+/// An access policy with its decision on a catalog, for a caller of many picks.
+#[derive(Debug)]
+pub(crate) struct DecidedAccess {
+    access: Access,
+    eligibility: Arc<Eligibility>,
+}
+
+impl DecidedAccess {
+    /// Decides on every tool of `catalog`; `names` are its names.
+    pub(crate) fn new(
+        access: Access,
+        catalog: &Catalog,
+        names: &NameTable,
+    ) -> Result<Self, AccessError> {
+        let eligibility = Arc::new(access.decide(catalog, names)?);
+        Ok(Self {
+            access,
+            eligibility,
+        })
+    }
+
+    /// Returns the decision if it was made for an equal policy.
+    pub(crate) fn eligibility(&self, access: &Access) -> Option<&Arc<Eligibility>> {
+        (self.access == *access).then_some(&self.eligibility)
+    }
+}
+
 /// The number of tools in a full catalog, of which a shard holds some.
 #[derive(Debug, Clone, Copy)]
 struct CatalogCounts {

@@ -296,6 +296,7 @@ impl EngineBuilder {
             costs: self
                 .token_counter
                 .map(|counter| Arc::new(CostTable::new(counter))),
+            decided: None,
         })
     }
 }

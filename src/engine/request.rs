@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::named::NamedTools;
-use crate::access::Eligibility;
+use crate::access::{Access, AccessError, DecidedAccess, Eligibility};
 use crate::deadline::Deadline;
 use crate::function_words::has_content_word;
 use crate::fuse::{Fusion, Mode};
@@ -46,6 +46,8 @@ pub(super) struct CatalogIndexes<'a> {
     pub(super) index: &'a Index,
     /// The index of examples, if there are any.
     pub(super) examples: Option<&'a ExampleIndex>,
+    /// The decision for one access policy, if it was made before.
+    decided: Option<&'a DecidedAccess>,
 }
 
 impl<'a> CatalogIndexes<'a> {
@@ -53,6 +55,22 @@ impl<'a> CatalogIndexes<'a> {
         Self {
             index,
             examples: examples.filter(|examples| !examples.is_empty()),
+            decided: None,
+        }
+    }
+
+    pub(super) fn decided(self, decided: Option<&'a DecidedAccess>) -> Self {
+        Self { decided, ..self }
+    }
+
+    /// Decides on the eligibility of every tool, unless that was done before.
+    fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
+        match self.decided.and_then(|decided| decided.eligibility(access)) {
+            Some(eligibility) => Ok(Arc::clone(eligibility)),
+            None => {
+                let Index { catalog, names, .. } = self.index;
+                Ok(Arc::new(access.decide(catalog, names)?))
+            }
         }
     }
 }
@@ -159,15 +177,18 @@ impl<'a> ResolvedRequest<'a> {
     }
 
     fn resolve(
-        CatalogIndexes { index, examples }: CatalogIndexes<'a>,
+        indexes: CatalogIndexes<'a>,
         documents: DocumentKind,
         query: &'a Query,
         options: &'a PickOptions,
         deadline: Deadline,
     ) -> Result<Self, PickError> {
         options.check()?;
+        let CatalogIndexes {
+            index, examples, ..
+        } = indexes;
         let mode = resolve_mode(index, options)?;
-        let eligibility = index.eligibility(&options.access)?;
+        let eligibility = indexes.eligibility(&options.access)?;
         let named_tools = NamedTools::resolve(index, &eligibility, query, options)?;
         let mut protected = named_tools.mandatory();
         protected.extend(named_tools.in_use.tools.keys());
@@ -325,5 +346,61 @@ fn resolve_mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError>
         (Some(mode), _) => Ok(mode),
         (None, false) => Ok(Mode::Hybrid),
         (None, true) => Ok(Mode::Keyword),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+    use crate::catalog::{Catalog, Changes, Tool};
+
+    #[test]
+    fn engine_decides_once_for_its_own_access_only() {
+        let risky = Tool {
+            safe: Some(false),
+            ..Tool::without_arguments("wipe", "Wipes a disk")
+        };
+        let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky])
+            .expect("valid");
+        let bold = Access {
+            allow_unsafe: true,
+            ..Access::default()
+        };
+        let unclear = Access {
+            max_cost: Some(f64::NAN),
+            ..Access::default()
+        };
+        let engine = Engine::builder(catalog).keyword_only().build();
+        let plain = engine.expect("indexed");
+        let error = plain.with_access(unclear.clone()).expect_err("NaN");
+        assert_eq!(error, AccessError::InvalidCost);
+        let engine = plain.with_access(Access::default()).expect("valid access");
+        let decide = |engine: &Engine, access: &Access| engine.indexes().eligibility(access);
+        let [first, again] =
+            [(); 2].map(|()| decide(&engine, &Access::default()).expect("valid access"));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(first.flags(), [true, false]);
+        assert_eq!(
+            decide(&engine, &unclear).expect_err("NaN"),
+            AccessError::InvalidCost
+        );
+        assert_eq!(
+            decide(&engine, &bold).expect("valid access").flags(),
+            [true, true]
+        );
+        assert_eq!(
+            decide(&plain, &bold).expect("valid access").flags(),
+            [true, true]
+        );
+        // Another catalog needs another decision.
+        let put = vec![Tool::without_arguments("mount", "Mounts a disk")];
+        let changes = Changes {
+            put,
+            remove: vec!["list".to_owned()],
+        };
+        let updated = engine.update(changes).expect("valid");
+        let eligibility = decide(&updated, &Access::default()).expect("valid access");
+        assert_eq!(eligibility.flags(), [false, true]);
     }
 }

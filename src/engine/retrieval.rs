@@ -318,7 +318,9 @@ fn models_for_language<'i>(
 /// Returns the terms of a request that the index contains, and the signals of a mode's retrievers
 /// without a deadline.
 pub(super) fn plain_signals<'q>(
-    CatalogIndexes { index, examples }: CatalogIndexes<'_>,
+    CatalogIndexes {
+        index, examples, ..
+    }: CatalogIndexes<'_>,
     query: &'q Query,
     mode: Mode,
 ) -> Result<(Vec<FoundTerm<'q>>, Signals), String> {

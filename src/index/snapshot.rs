@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -21,14 +21,12 @@ use super::row::{Row, RowKey};
 use super::sources::SourceIndex;
 use super::stats::{GlobalStats, SnapshotContext};
 use super::vectors::Vectors;
-use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
 use crate::names::{NameTable, log_registered};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedModel, Writer};
-use crate::sync::lock;
 
 /// Settings and models for indexing a catalog.
 #[derive(Default)]
@@ -83,8 +81,6 @@ pub struct Index {
     /// One fingerprint per tool; `None` for a short description.
     fingerprints: Vec<Option<DefinitionFingerprint>>,
     original_words: RecentCache<OriginalWords>,
-    /// The access policy of the last request with its decision, as a cache of one entry.
-    last_eligibility: Mutex<Option<(Access, Arc<Eligibility>)>>,
     /// The source index; `None` if source scoring is off.
     pub(crate) sources: Option<SourceIndex>,
     /// One entry per model; the last one is the selected model.
@@ -225,7 +221,6 @@ impl Index {
             keyword: KeywordIndex::new(columns.postings, statistics.keyword),
             fingerprints: columns.fingerprints,
             original_words: RecentCache::default(),
-            last_eligibility: Mutex::default(),
             sources: statistics.sources,
             vectors: columns.vectors,
             left_out: None,
@@ -273,19 +268,6 @@ impl Index {
     pub(crate) fn original_words(&self, tool: ToolId) -> Arc<OriginalWords> {
         self.original_words
             .get_or_compute(tool, OriginalWords::default)
-    }
-
-    /// Decides on the eligibility of every tool. Consecutive requests with equal access share one
-    /// decision.
-    pub(crate) fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
-        if let Some((last_access, eligibility)) = lock(&self.last_eligibility).as_ref()
-            && last_access == access
-        {
-            return Ok(Arc::clone(eligibility));
-        }
-        let eligibility = Arc::new(access.decide(&self.catalog, &self.names)?);
-        *lock(&self.last_eligibility) = Some((access.clone(), Arc::clone(&eligibility)));
-        Ok(eligibility)
     }
 
     /// Removes the optional model and records the reason.
@@ -417,45 +399,4 @@ pub struct IndexStats {
     pub cache: Option<CacheStatus>,
     /// Digest of the catalog.
     pub catalog: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Tool;
-
-    #[test]
-    fn cached_eligibility_applies_to_equal_access_only() {
-        let risky = Tool {
-            safe: Some(false),
-            ..Tool::without_arguments("wipe", "Wipes a disk")
-        };
-        let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky])
-            .expect("valid");
-        let index = Index::build(catalog, IndexConfig::default()).expect("indexed");
-        let (careful, bold) = (
-            Access::default(),
-            Access {
-                allow_unsafe: true,
-                ..Access::default()
-            },
-        );
-        let unclear = Access {
-            max_cost: Some(f64::NAN),
-            ..Access::default()
-        };
-        let decide = |access: &Access| index.eligibility(access);
-        let first = decide(&careful).expect("valid access");
-        assert_eq!(first.flags(), [true, false]);
-        assert!(Arc::ptr_eq(
-            &first,
-            &decide(&careful.clone()).expect("valid access")
-        ));
-        assert_eq!(decide(&unclear).expect_err("NaN"), AccessError::InvalidCost);
-        assert_eq!(decide(&bold).expect("valid access").flags(), [true, true]);
-        assert_eq!(
-            decide(&careful).expect("valid access").flags(),
-            [true, false]
-        );
-    }
 }

@@ -253,6 +253,8 @@ impl Snapshot {
         let visible = visible.map_err(|error| error.to_string())?;
         let engine = visible.engine(&self.engine);
         let engine = engine.map_err(|error| error.to_string())?;
+        let engine = engine.with_access(visible.access.clone());
+        let engine = engine.map_err(|error| error.to_string())?;
         let catalog = engine.catalog();
         let hydrator = Hydrator::new(catalog.clone(), &visible.access);
         let hydrator = hydrator.map_err(|error| error.to_string())?;
