@@ -347,9 +347,9 @@ impl Engine {
     }
 
     /// Returns an engine for a caller of many picks, which decides now which tools are eligible for
-    /// this access policy. It shares everything else with this one. Picks with another policy are
-    /// decided one by one, as without this method; so are the picks of an engine with another
-    /// catalog that is made from this one.
+    /// this access policy. It shares everything else with this one. Picks with another policy,
+    /// except the default one, are decided one by one, as without this method; so are the picks of an
+    /// engine with another catalog that is made from this one.
     ///
     /// # Errors
     ///

@@ -67,10 +67,7 @@ impl<'a> CatalogIndexes<'a> {
     fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
         match self.decided.and_then(|decided| decided.eligibility(access)) {
             Some(eligibility) => Ok(Arc::clone(eligibility)),
-            None => {
-                let Index { catalog, names, .. } = self.index;
-                Ok(Arc::new(access.decide(catalog, names)?))
-            }
+            None => self.index.eligibility(access),
         }
     }
 }

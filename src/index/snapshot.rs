@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
@@ -21,6 +21,7 @@ use super::row::{Row, RowKey};
 use super::sources::SourceIndex;
 use super::stats::{GlobalStats, SnapshotContext};
 use super::vectors::Vectors;
+use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
@@ -81,6 +82,8 @@ pub struct Index {
     /// One fingerprint per tool; `None` for a short description.
     fingerprints: Vec<Option<DefinitionFingerprint>>,
     original_words: RecentCache<OriginalWords>,
+    /// The decision of the default access policy.
+    default_eligibility: OnceLock<Arc<Eligibility>>,
     /// The source index; `None` if source scoring is off.
     pub(crate) sources: Option<SourceIndex>,
     /// One entry per model; the last one is the selected model.
@@ -221,6 +224,7 @@ impl Index {
             keyword: KeywordIndex::new(columns.postings, statistics.keyword),
             fingerprints: columns.fingerprints,
             original_words: RecentCache::default(),
+            default_eligibility: OnceLock::new(),
             sources: statistics.sources,
             vectors: columns.vectors,
             left_out: None,
@@ -268,6 +272,21 @@ impl Index {
     pub(crate) fn original_words(&self, tool: ToolId) -> Arc<OriginalWords> {
         self.original_words
             .get_or_compute(tool, OriginalWords::default)
+    }
+
+    /// Decides on the eligibility of every tool. The decision of the default policy is kept.
+    pub(crate) fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
+        let is_default = *access == Access::default();
+        if let Some(eligibility) = self.default_eligibility.get().filter(|_| is_default) {
+            return Ok(Arc::clone(eligibility));
+        }
+        let eligibility = Arc::new(access.decide(&self.catalog, &self.names)?);
+        if is_default {
+            return Ok(Arc::clone(
+                self.default_eligibility.get_or_init(|| eligibility),
+            ));
+        }
+        Ok(eligibility)
     }
 
     /// Removes the optional model and records the reason.

@@ -67,7 +67,7 @@ pub(super) async fn list(
     Query(query): Query<CatalogQuery>,
 ) -> Result<Html<String>, ConsoleError> {
     let snapshot = hub.registry.snapshot();
-    run_blocking(move || render(&catalog_fragment(&snapshot, &query))).await
+    run_blocking(move || render(&catalog_fragment(&snapshot, &query)?)).await
 }
 
 fn catalog_fragment(
