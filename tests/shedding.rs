@@ -4,8 +4,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, TextRole};
 use picktools::scorer::{Score, ScoreFuture, Scorer};
-use picktools::selection::{Stage, StageStatus};
+use picktools::selection::Stage;
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
 const AT_MOST: Duration = Duration::from_secs(60);
@@ -26,6 +27,28 @@ impl Scorer for BlockingScorer {
         let released = self.released.lock().expect("nobody panicked");
         drop(self.changed.wait_while(released, |released| !*released));
         Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
+    }
+}
+
+/// A model that is not known to be fast.
+struct OneVector;
+
+impl Embedder for OneVector {
+    fn identity(&self) -> &str {
+        "one vector"
+    }
+
+    fn dimensions(&self) -> usize {
+        1
+    }
+
+    fn embed(
+        &self,
+        _: TextRole,
+        texts: &[&str],
+        _: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        Ok(vec![vec![1.0]; texts.len()])
     }
 }
 
@@ -73,21 +96,27 @@ fn new_work_while_late_work_blocks_threads_is_rejected() {
     };
     assert_eq!(refused.picks.len(), 2, "the catalog's order stands in");
 
-    // Other engines of the process skip their models, and report so at once.
-    let hybrid = Engine::new(catalog).expect("it builds");
+    // Other engines of the process skip models that need a thread, and report so at once.
+    let hybrid = Engine::builder(catalog.clone()).embedder(Arc::new(OneVector));
+    let hybrid = hybrid.build().expect("it builds");
     let begun = Instant::now();
     let selection = pick(&hybrid, AT_MOST);
     assert!(begun.elapsed() < AT_MOST / 2, "a thread was waited for");
-    let report = selection
-        .stages
+    let degraded = selection
+        .degraded
         .iter()
-        .find(|report| report.stage == Stage::Semantic);
+        .find(|degraded| degraded.stage == Stage::Semantic);
     assert!(
-        matches!(report.map(|report| &report.status), Some(StageStatus::Failed { reason })
-            if reason.contains("earlier requests are still being answered")),
-        "{report:?}"
+        degraded.is_some_and(|degraded| {
+            degraded
+                .reason
+                .contains("earlier requests are still being answered")
+        }),
+        "{degraded:?}"
     );
     assert_eq!(selection.picks[0].tool.name, "send_mail");
+    let built_in = pick(&Engine::new(catalog).expect("it builds"), AT_MOST);
+    assert!(built_in.degraded.is_empty(), "it needs no other thread");
 
     *blocks.released.lock().expect("nobody panicked") = true;
     blocks.changed.notify_all();

@@ -46,6 +46,12 @@ pub trait Embedder: Send + Sync {
         true
     }
 
+    /// Returns `true` if the model embeds a request within microseconds and waits for nothing. It
+    /// then runs on the caller's thread, where no deadline interrupts it. The default is `false`.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Returns `false` if a text is in a language that the model was not trained on; `true` by
     /// default.
     ///

@@ -369,6 +369,10 @@ impl Embedder for StaticEmbedder {
         false
     }
 
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     fn embed(
         &self,
         role: TextRole,

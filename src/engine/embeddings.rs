@@ -41,7 +41,8 @@ impl Embeddings {
     }
 }
 
-/// Runs an embedder under the deadline; returns the cause if there is no answer.
+/// Runs an embedder under the deadline, on another thread unless it takes less time than waking one.
+/// Returns the cause if there is no answer.
 pub(super) fn guarded<T: Send + 'static>(
     embedder: &Arc<dyn Embedder>,
     deadline: Deadline,
@@ -50,7 +51,7 @@ pub(super) fn guarded<T: Send + 'static>(
     if deadline.has_passed() {
         return Err("the deadline passed before it began".to_owned());
     }
-    let answer = if deadline.instant().is_some() {
+    let answer = if deadline.instant().is_some() && !embedder.is_immediate() {
         let embedder = Arc::clone(embedder);
         deadline.run(move || ask(embedder.as_ref()))
     } else {

@@ -134,6 +134,10 @@ impl Embedder for StoppableEmbedder {
         self.inner.worth_caching()
     }
 
+    fn is_immediate(&self) -> bool {
+        self.inner.is_immediate()
+    }
+
     fn reads(&self, text: &str) -> bool {
         self.inner.reads(text)
     }

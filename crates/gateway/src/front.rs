@@ -227,9 +227,7 @@ pub(crate) async fn search(
         options.access.exclude.extend(view.merged.further_ids());
     }
     let query = Query::new(query);
-    let selection = view.pick_async(query.clone(), options.clone()).await;
-    let selection =
-        selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
+    let selection = view.pick_async(query.clone(), options.clone()).await?;
     on_selection(&query, &options, &selection, started.elapsed());
     let picks: Vec<&Pick> = selection.picks.iter().chain(&selection.required).collect();
     let translation = translate_picks(snapshot, &picks)?;

@@ -29,6 +29,7 @@ pub mod upstream;
 pub mod upstreams;
 mod tolerance;
 mod accounts;
+pub mod pick_queue;
 pub mod snapshot;
 pub mod registry;
 pub mod journal;

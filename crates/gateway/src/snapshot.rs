@@ -37,6 +37,7 @@ use self::servers::{ListedServers, ServerAccess};
 pub(crate) use self::upstream_tools::UpstreamTools;
 pub use self::visible::VisibleTools;
 use crate::accounts::MergedTools;
+use crate::pick_queue::run_pick;
 use crate::pins::{INSTRUCTIONS, Pins};
 use crate::refusal::{Code, Refusal};
 use crate::settings::{DEFAULT_ROLE, Role, Settings, Unsafe};
@@ -399,18 +400,22 @@ impl View {
         Ok(self.with_degradation(selection))
     }
 
-    /// Picks on other threads, and adds the faults of the store to the selection.
+    /// Picks on another thread, as soon as a core is free, and adds the faults of the store to the
+    /// selection.
     ///
     /// # Errors
     ///
-    /// [`PickError`] of the engine.
+    /// [`Refusal`] if the options are invalid, or if too many picks wait.
     pub fn pick_async(
         &self,
         query: Query,
         options: PickOptions,
-    ) -> BoxFuture<'_, Result<Selection, PickError>> {
+    ) -> BoxFuture<'_, Result<Selection, Refusal>> {
+        let engine = self.engine.clone();
         let pick = async move {
-            let selection = self.engine.pick_async(query, options).await?;
+            let selection = run_pick(move || engine.pick(&query, &options)).await?;
+            let selection = selection
+                .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
             Ok(self.with_degradation(selection))
         };
         pick.boxed()

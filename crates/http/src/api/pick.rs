@@ -10,14 +10,17 @@ use picktools::{PickOptions, Query, Selection};
 use picktools_gateway::GatewayEvent;
 use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::journal::{RequestRoute, SelectionEvent};
+use picktools_gateway::pick_queue::run_pick;
 use picktools_gateway::snapshot::View;
 use picktools_provider::{Provider, translate};
 use picktools_provider::{TranslateOptions, Translation};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tracing::Span;
 use utoipa::ToSchema;
 
-use super::answer::{MissingTools, json_response, run_blocking, timing_header, to_json};
+use super::answer::{MissingTools, json_response, timing_header, to_json};
 use super::body::Body;
 use super::state::Api;
 use super::visibility;
@@ -112,12 +115,12 @@ pub(super) async fn pick(
     Body(request): Body<PickRequest>,
 ) -> Result<Response, Problem> {
     let context = PickContext::new(api, sender).await?;
-    let (body, time) = run_blocking(move || {
+    let work = move || -> Result<_, Problem> {
         let started = Instant::now();
         let answer = context.answer(request)?;
         Ok((to_json(&answer)?, started.elapsed()))
-    })
-    .await?;
+    };
+    let (body, time) = run_pick(work).await??;
     Ok((timing_header("pick", time), json_response(body)).into_response())
 }
 
@@ -142,18 +145,19 @@ pub(super) async fn pick_batch(
         return Err(Problem::invalid(message).at("requests"));
     }
     let context = PickContext::new(api, sender).await?;
-    let (body, time) = run_blocking(move || {
+    let work = move || -> Result<_, Problem> {
         let started = Instant::now();
-        let outcome = |request| match context.answer(request) {
+        let span = Span::current();
+        let outcome = |request| match span.in_scope(|| context.answer(request)) {
             Ok(answer) => Outcome::Picked(Box::new(answer)),
             Err(error) => Outcome::Refused { error },
         };
         let answer = BatchAnswer {
-            results: requests.into_iter().map(outcome).collect(),
+            results: requests.into_par_iter().map(outcome).collect(),
         };
         Ok((to_json(&answer)?, started.elapsed()))
-    })
-    .await?;
+    };
+    let (body, time) = run_pick(work).await??;
     Ok((timing_header("picks", time), json_response(body)).into_response())
 }
 

@@ -135,12 +135,12 @@ pub(super) async fn try_request(
     let selection = view
         .pick_async(query.clone(), options.clone())
         .await
-        .map_err(pick_error)?;
+        .map_err(ConsoleError::from_refusal)?;
     let time = started.elapsed();
     let all = view
         .pick_async(query.clone(), options_for_all)
         .await
-        .map_err(pick_error)?;
+        .map_err(ConsoleError::from_refusal)?;
     // The operator may know the tools that the role may not.
     let options_with_hidden = PickOptions {
         access: view.complete_access.clone(),
