@@ -175,6 +175,8 @@ pub struct UpstreamSettings {
     pub start: Option<Start>,
     /// The callers that share its connections.
     pub share: Option<Share>,
+    /// The most connections of owners.
+    pub connections: Option<usize>,
     /// The most concurrent calls.
     pub parallel: Option<usize>,
     /// The longest duration of a call, in seconds.
@@ -255,6 +257,8 @@ pub struct UpstreamRules {
     pub start: Start,
     /// The callers that share its connections; `None` depends on how the gateway is served.
     pub share: Option<Share>,
+    /// The most connections of owners.
+    pub connections: usize,
     /// The most concurrent calls.
     pub parallel: usize,
     /// The longest duration of a call, in seconds.
@@ -381,11 +385,14 @@ impl Settings {
             }
             let zero = |value: Option<u64>| value == Some(0);
             if upstream.parallel == Some(0)
+                || upstream.connections == Some(0)
                 || [upstream.call_s, upstream.start_s, upstream.idle_s]
                     .into_iter()
                     .any(zero)
             {
-                return refuse("`parallel`, `call_s`, `start_s` and `idle_s` must be at least 1");
+                return refuse(
+                    "`connections`, `parallel`, `call_s`, `start_s` and `idle_s` must be at least 1",
+                );
             }
             if let Some(fault) = upstream
                 .inherit
@@ -495,6 +502,10 @@ impl Settings {
                 .or(shared_settings.start)
                 .unwrap_or_default(),
             share: server_settings.share.or(shared_settings.share),
+            connections: server_settings
+                .connections
+                .or(shared_settings.connections)
+                .unwrap_or(32),
             parallel: server_settings
                 .parallel
                 .or(shared_settings.parallel)

@@ -2,12 +2,13 @@
 
 mod change_pauses;
 mod circuit;
+mod owner;
+mod slots;
 mod tool_list_watcher;
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,9 @@ use tokio::time::{timeout, timeout_at};
 
 pub(crate) use self::circuit::CircuitChange;
 use self::circuit::UpstreamCircuit;
+pub use self::owner::Owner;
+use self::slots::{OwnedSlots, Slot, SlotRequest, SlotUse};
 pub(crate) use self::tool_list_watcher::ToolListWatcher;
-use crate::fair_shares::largest_holder;
 use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
 use crate::refusal::{Code, Refusal};
@@ -39,45 +41,13 @@ const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// The part of the time of a call in which a ping must be answered.
 const PING_SHARE: u32 = 4;
-/// The most connections of owners, and the number of them that each key may have in any case.
-const MAX_OWNED: usize = 32;
-const GUARANTEED: usize = 4;
+/// The longest time that a call of a new owner waits for the connection of another one.
+const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most unread messages of a call.
 const MAX_UNREAD: usize = 256;
 
 /// The environment of the gateway.
 pub type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
-
-/// The owner of state that must stay separate: a session, or a key if there are no sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(pub Arc<str>);
-
-/// The prefixes of owners that all gateways of a store know by the same name.
-const KEY_PREFIX: &str = "key ";
-const SHARED_SESSION_PREFIX: &str = "session of all ";
-
-impl Owner {
-    /// Creates the owner for a key, if there are no sessions.
-    pub fn from_key(name: &str) -> Self {
-        Self(format!("{KEY_PREFIX}{name}").into())
-    }
-
-    /// Creates the owner for a session that can continue at another gateway, by the digest of its
-    /// secret id.
-    pub(crate) fn from_shared_session(digest: &str) -> Self {
-        Self(format!("{SHARED_SESSION_PREFIX}{digest}").into())
-    }
-
-    /// Returns `true` if it is a session, not a key.
-    pub(crate) fn is_session(&self) -> bool {
-        !self.0.starts_with(KEY_PREFIX)
-    }
-
-    /// Returns `true` if all gateways of a store know the owner by this name.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.0.starts_with(KEY_PREFIX) || self.0.starts_with(SHARED_SESSION_PREFIX)
-    }
-}
 
 /// The properties of a client that matter for connections.
 #[derive(Debug, Clone)]
@@ -167,33 +137,8 @@ pub struct Upstream {
     permits: Arc<Semaphore>,
     health: Mutex<UpstreamHealth>,
     shared: Arc<Slot>,
-    owned: Mutex<HashMap<Owner, Arc<Slot>>>,
+    owned: OwnedSlots,
     start_requested: Notify,
-}
-
-/// A slot for one connection.
-struct Slot {
-    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
-    listener: Listener,
-    handshake: Handshake,
-    /// The key whose share of the connections it takes.
-    holder: Arc<str>,
-    /// `true` if a call was given up since the server last answered.
-    unanswered: AtomicBool,
-    used: Mutex<Instant>,
-}
-
-impl Slot {
-    fn new(listener: Listener, handshake: Handshake, holder: Arc<str>) -> Arc<Self> {
-        Arc::new(Self {
-            handshake,
-            holder,
-            connection: tokio::sync::Mutex::default(),
-            listener,
-            unanswered: AtomicBool::new(false),
-            used: Mutex::new(Instant::now()),
-        })
-    }
 }
 
 /// The health of an upstream.
@@ -204,6 +149,36 @@ struct UpstreamHealth {
     down: Option<(String, u64)>,
     /// The connection whose end was recorded last.
     ended: Option<Weak<Connection>>,
+    sharing: Sharing,
+}
+
+/// The clients that can share one connection without a trace of each other, because the server
+/// keeps nothing between requests.
+#[derive(Clone, Copy, Default)]
+enum Sharing {
+    #[default]
+    None,
+    /// Those that speak a revision before 2026-07-28.
+    Older,
+    All,
+}
+
+impl Sharing {
+    fn of_connection(connection: &Connection) -> Self {
+        match (connection.is_stateless(), connection.is_older()) {
+            (false, _) => Self::None,
+            (true, true) => Self::Older,
+            (true, false) => Self::All,
+        }
+    }
+
+    fn includes(self, client: &ClientTraits) -> bool {
+        match self {
+            Self::None => false,
+            Self::Older => !client.is_newest,
+            Self::All => true,
+        }
+    }
 }
 
 /// The use of a connection by one call.
@@ -212,7 +187,7 @@ pub(crate) struct Lease {
     pub(crate) events: mpsc::Receiver<UpstreamEvent>,
     /// The channel for progress messages.
     pub(crate) event_sender: mpsc::Sender<UpstreamEvent>,
-    slot: Arc<Slot>,
+    slot: SlotUse,
     number: u64,
     answered: bool,
     _permit: OwnedSemaphorePermit,
@@ -233,9 +208,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.answered {
-            self.slot.unanswered.store(true, Ordering::Relaxed);
+            self.slot.record_unanswered();
         }
-        *lock(&self.slot.used) = Instant::now();
         self.slot.listener.calls.remove(self.number);
     }
 }
@@ -259,8 +233,13 @@ impl Upstream {
             health: Mutex::default(),
             // Before 2026-07-28 servers report changes without a subscription; later revisions need
             // one.
-            shared: Slot::new(Listener::new(abilities), Handshake::LegacyFirst, "".into()),
-            owned: Mutex::default(),
+            shared: Arc::new(Slot::new(
+                Listener::new(abilities),
+                Handshake::LegacyFirst,
+                "".into(),
+                Arc::default(),
+            )),
+            owned: OwnedSlots::new(rules.connections),
             start_requested: Notify::new(),
             rules,
         })
@@ -337,6 +316,12 @@ impl Upstream {
         client: ClientTraits,
         deadline: Instant,
     ) -> Result<Lease, Refusal> {
+        let is_shared = share == Share::All || lock(&self.health).sharing.includes(&client);
+        let slot = if is_shared {
+            SlotUse::new(&self.shared)
+        } else {
+            self.owner_slot(owner, client, deadline).await?
+        };
         let permit_request = Arc::clone(&self.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(
             deadline.min(Instant::now() + SLOT_TIMEOUT).into(),
@@ -350,10 +335,6 @@ impl Upstream {
                 self.display_name()
             );
             return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
-        };
-        let slot = match share {
-            Share::All => Arc::clone(&self.shared),
-            Share::Owner => self.owner_slot(owner, client)?,
         };
         self.request_start();
         let connection = self.connection(&slot, deadline).await?;
@@ -385,44 +366,44 @@ impl Upstream {
         self.connection(&self.shared, deadline).await
     }
 
-    fn owner_slot(&self, owner: &Owner, client: ClientTraits) -> Result<Arc<Slot>, Refusal> {
-        let mut owned = lock(&self.owned);
-        if let Some(slot) = owned.get(owner) {
-            return Ok(Arc::clone(slot));
-        }
-        let holder = client.key.clone().unwrap_or_else(|| Arc::clone(&owner.0));
-        if owned.len() >= MAX_OWNED {
-            let idle = idle_owner(&owned, &holder);
-            let held = owned.values().filter(|slot| slot.holder == holder).count();
-            if idle.is_none() && held >= GUARANTEED {
-                let message = format!(
-                    "{} has {MAX_OWNED} connections, all of them in use; call again later",
-                    self.display_name()
-                );
-                return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
-            }
-            if let Some(slot) = idle.and_then(|idle| owned.remove(&idle)) {
-                end_in_background(slot);
-            }
-        }
+    /// Returns the slot of an owner. If it has none and there is no room, waits for the slot of
+    /// another owner.
+    async fn owner_slot(
+        &self,
+        owner: &Owner,
+        client: ClientTraits,
+        deadline: Instant,
+    ) -> Result<SlotUse, Refusal> {
         // The upstream is spoken to in the client's own protocol revision.
         let handshake = if client.is_newest {
             Handshake::NewestFirst
         } else {
             Handshake::LegacyFirst
         };
-        // A change that a server reports on this connection changes the tools of all.
-        let listener = self.shared.listener.for_owner(client.abilities);
-        let slot = Slot::new(listener, handshake, holder);
-        owned.insert(owner.clone(), Arc::clone(&slot));
-        Ok(slot)
+        let holder = client.key.unwrap_or_default();
+        let request = SlotRequest {
+            owner,
+            holder: Arc::clone(&holder),
+            create: |freed| {
+                // A change that a server reports on this connection changes the tools of all.
+                let listener = self.shared.listener.for_owner(client.abilities);
+                Slot::new(listener, handshake, Arc::clone(&holder), freed)
+            },
+        };
+        let deadline = deadline.min(Instant::now() + TURN_TIMEOUT);
+        self.owned.take(&request, deadline).await.ok_or_else(|| {
+            let message = format!(
+                "{} has {} connections, all of them in use; call again later",
+                self.display_name(),
+                self.rules.connections
+            );
+            Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT)
+        })
     }
 
     /// Ends the connection of an owner.
     pub(crate) fn forget(&self, owner: &Owner) {
-        if let Some(slot) = lock(&self.owned).remove(owner) {
-            end_in_background(slot);
-        }
+        self.owned.forget(owner);
     }
 
     /// Waits for running calls, then ends the connections.
@@ -434,9 +415,9 @@ impl Upstream {
 
     /// Ends all connections gracefully.
     pub(crate) async fn end(&self) {
-        let owned = std::mem::take(&mut *lock(&self.owned));
-        let slots = owned.values().chain([&self.shared]);
-        futures_util::future::join_all(slots.map(|slot| end(slot))).await;
+        let owned = self.owned.remove_all();
+        let slots = owned.iter().chain([&self.shared]);
+        futures_util::future::join_all(slots.map(|slot| slot.end())).await;
     }
 
     /// Returns the connection of a slot, and opens a new one if there is none or it is closed.
@@ -455,8 +436,7 @@ impl Upstream {
         {
             // A server that left a call unanswered may hang, so it is pinged, unless other calls
             // are still running.
-            let is_in_doubt =
-                slot.unanswered.swap(false, Ordering::Relaxed) && slot.listener.calls.is_empty();
+            let is_in_doubt = slot.take_unanswered() && slot.listener.calls.is_empty();
             let remaining = deadline.saturating_duration_since(Instant::now());
             let ping_time = PING_TIMEOUT.min(remaining / PING_SHARE);
             if !is_in_doubt || answers_ping(connection, ping_time).await {
@@ -478,10 +458,15 @@ impl Upstream {
             handshake: slot.handshake,
             cache: self.tool_cache.as_ref(),
         };
+        let started = Instant::now();
         let result = Connection::open(&self.server, &options, slot.listener.clone()).await;
         match result {
             Ok(connection) => {
                 self.set_down(None);
+                slot.begin_turn(started.elapsed());
+                if std::ptr::eq(slot, &raw const *self.shared) {
+                    lock(&self.health).sharing = Sharing::of_connection(&connection);
+                }
                 let connection = Arc::new(connection);
                 *slot_connection = Some(Arc::clone(&connection));
                 self.meter.record(&GatewayEvent::Upstream {
@@ -579,27 +564,6 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Returns the owner whose connection makes room for another one of this key: the one that has been
-/// unused for the longest time among those of the key that has the most. A connection with a
-/// running call stays.
-fn idle_owner(owned: &HashMap<Owner, Arc<Slot>>, holder: &Arc<str>) -> Option<Owner> {
-    let is_idle = |slot: &&Arc<Slot>| slot.listener.calls.is_empty();
-    let holders = owned.values().filter(is_idle).map(|slot| &slot.holder);
-    let largest = largest_holder(holders, &holder)?;
-    let mut oldest: Option<(Instant, &Owner)> = None;
-    for (owner, slot) in owned {
-        if !is_idle(&slot) || slot.holder != *largest {
-            continue;
-        }
-        let used = *lock(&slot.used);
-        if oldest.is_none_or(|(oldest_use, _)| used < oldest_use) {
-            oldest = Some((used, owner));
-        }
-    }
-    let (_, owner) = oldest?;
-    Some(owner.clone())
-}
-
 /// Returns `true` if a server answers a ping. An error such as "unknown method" is an answer too.
 async fn answers_ping(connection: &Connection, time: Duration) -> bool {
     let ping = connection
@@ -609,20 +573,6 @@ async fn answers_ping(connection: &Connection, time: Duration) -> bool {
         timeout(time, ping).await,
         Ok(Ok(_) | Err(ServiceError::McpError(_)))
     )
-}
-
-async fn end(slot: &Slot) {
-    let connection = slot.connection.lock().await.take();
-    if let Some(connection) = connection {
-        connection.end().await;
-    }
-}
-
-fn end_in_background(slot: Arc<Slot>) {
-    // Without a runtime the connection cannot end gracefully; dropping it kills the process.
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        drop(runtime.spawn(async move { end(&slot).await }));
-    }
 }
 
 #[cfg(test)]

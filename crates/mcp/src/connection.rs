@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failure::{CLOSED, MAX_MESSAGE_CHARS, error_chain_text, is_closed, transport_text};
 use super::handshake::Handshake;
-use super::http::{HttpClient, LastFailure};
+use super::http::{HttpClient, HttpFacts};
 use super::limits::Limits;
 use super::program::{Program, Variable};
 use super::reading::Lines;
@@ -116,6 +116,7 @@ pub struct Connection {
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
     too_long: Arc<AtomicBool>,
+    is_stateless: bool,
     /// The tools that the server's configuration allows.
     pub(crate) tools: ToolFilter,
 }
@@ -168,10 +169,16 @@ impl Connection {
     }
 
     /// Returns `true` if the connection speaks a revision before 2026-07-28.
-    fn is_older(&self) -> bool {
+    pub fn is_older(&self) -> bool {
         self.peer
             .peer_info()
             .is_some_and(|info| info.protocol_version < ProtocolVersion::V_2026_07_28)
+    }
+
+    /// Returns `true` if the server opened no session over HTTP, so that it can keep nothing between
+    /// two requests of a client.
+    pub fn is_stateless(&self) -> bool {
+        self.is_stateless
     }
 
     /// Returns the peer, which sends requests and notifications to the server.
@@ -406,6 +413,7 @@ async fn attempt(
     let listeners = UpdateListeners::default();
     let too_long = Arc::<AtomicBool>::default();
     let message_bytes = limits.message_bytes;
+    let mut is_stateless = false;
     let (service, program) = match &server.transport {
         ServerTransport::Stdio { .. } => {
             let mut program =
@@ -451,13 +459,13 @@ async fn attempt(
             headers,
             credentials,
         } => {
-            let last_failure = LastFailure::default();
+            let facts = Arc::<HttpFacts>::default();
             let transport = http(
                 url,
                 headers,
                 credentials.as_ref(),
                 message_bytes,
-                &last_failure,
+                Arc::clone(&facts),
             )
             .map_err(AttemptError::Other)?;
             let service = finish_by(
@@ -465,11 +473,12 @@ async fn attempt(
                 shake_hands(transport, handshake, handler, &listeners),
             )
             .await
-            .map_err(|error| match (error, last_failure.take()) {
+            .map_err(|error| match (error, facts.take_last_failure()) {
                 (AttemptError::Refused(_), Some(reason)) => AttemptError::Refused(reason),
                 (AttemptError::Other(_), Some(reason)) => AttemptError::Other(reason),
                 (error, _) => error,
             })?;
+            is_stateless = !facts.has_session();
             (service, None)
         }
     };
@@ -483,6 +492,7 @@ async fn attempt(
         program,
         message_bytes,
         too_long,
+        is_stateless,
         tools: server.tools.clone(),
     })
 }
@@ -555,7 +565,7 @@ fn http(
     headers: &BTreeMap<String, String>,
     credentials: Option<&ClientCredentials>,
     message_bytes: usize,
-    last_failure: &LastFailure,
+    facts: Arc<HttpFacts>,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let mut header_map = HashMap::new();
     for (name, value) in headers {
@@ -576,6 +586,6 @@ fn http(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(header_map);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
-    let client = HttpClient::new(url, tokens, last_failure.clone())?;
+    let client = HttpClient::new(url, tokens, facts)?;
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }

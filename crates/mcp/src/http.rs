@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -78,17 +79,32 @@ impl HttpFailure {
     }
 }
 
-/// The reason why the last request failed, in plain words.
-#[derive(Clone, Default)]
-pub(super) struct LastFailure(Arc<Mutex<Option<String>>>);
+/// Facts about a server that its answers show, beside their content.
+#[derive(Default)]
+pub(super) struct HttpFacts {
+    last_failure: Mutex<Option<String>>,
+    has_session: AtomicBool,
+}
 
-impl LastFailure {
-    fn set(&self, reason: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+impl HttpFacts {
+    fn set_last_failure(&self, reason: Option<String>) {
+        *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Returns the reason why the last request failed, in plain words.
+    pub(super) fn take_last_failure(&self) -> Option<String> {
+        self.last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// Returns `true` if the server opened a session.
+    pub(super) fn has_session(&self) -> bool {
+        self.has_session.load(Ordering::Relaxed)
     }
 }
 
@@ -98,7 +114,7 @@ pub(super) struct HttpClient {
     http: reqwest::Client,
     url: Url,
     tokens: Option<Arc<ServerTokens>>,
-    last_failure: LastFailure,
+    facts: Arc<HttpFacts>,
     reconnections: Reconnections,
 }
 
@@ -134,7 +150,7 @@ impl HttpClient {
     pub(super) fn new(
         url: &str,
         tokens: Option<Arc<ServerTokens>>,
-        last_failure: LastFailure,
+        facts: Arc<HttpFacts>,
     ) -> Result<Self, String> {
         let http = picktools_net::client_builder()?
             .redirect(Policy::custom(follow_within_origin))
@@ -144,7 +160,7 @@ impl HttpClient {
             http,
             url: Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?,
             tokens,
-            last_failure,
+            facts,
             reconnections: Reconnections::default(),
         })
     }
@@ -178,7 +194,7 @@ impl HttpClient {
         post: &Post,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.last_failure.set(None);
+        self.facts.set_last_failure(None);
         let body = serde_json::to_vec(&post.message)?;
         let mut request = self
             .http
@@ -204,7 +220,8 @@ impl HttpClient {
         let response = match request.body(body).send().await {
             Ok(response) => response,
             Err(error) => {
-                self.last_failure.set(Some(unreachable_reason(&error)));
+                self.facts
+                    .set_last_failure(Some(unreachable_reason(&error)));
                 // The query may contain a secret, and libraries log the error.
                 return Err(error.without_url().into());
             }
@@ -227,6 +244,9 @@ impl HttpClient {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let session = header_text(&response, HEADER_SESSION_ID);
+        if session.is_some() {
+            self.facts.has_session.store(true, Ordering::Relaxed);
+        }
         if is_media_type(&response, EVENT_STREAM_MIME_TYPE) {
             let events = bounded_events(response, post.limits.max_sse_event_size);
             let kind = StreamKind::Answer(post.request_id().cloned());
@@ -274,7 +294,8 @@ impl HttpClient {
             && self.tokens.is_some()
             && let Some(challenge) = header_text(&response, WWW_AUTHENTICATE.as_str())
         {
-            self.last_failure.set(Some(status_reason(status, None, "")));
+            self.facts
+                .set_last_failure(Some(status_reason(status, None, "")));
             return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
                 challenge,
             )));
@@ -297,7 +318,7 @@ impl HttpClient {
             // An error without the id of the request may be about the session.
             let has_id = post.request_id().is_some() && error.id.as_ref() == post.request_id();
             if has_id || post.session.is_none() {
-                self.last_failure.set(Some(format!(
+                self.facts.set_last_failure(Some(format!(
                     "{} (HTTP {})",
                     marked(&error.error.message, MAX_SHOWN_CHARS),
                     status.as_u16()
@@ -323,7 +344,7 @@ impl HttpClient {
     }
 
     fn fail(&self, post: &Post, reason: String, data: Value) -> StreamableHttpPostResponse {
-        self.last_failure.set(Some(reason.clone()));
+        self.facts.set_last_failure(Some(reason.clone()));
         post.answer_with(reason, data)
     }
 }

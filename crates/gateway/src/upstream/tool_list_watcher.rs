@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools_mcp::{Connection, Listing};
-use picktools_state::lock;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::change_pauses::ChangePauses;
-use super::{Upstream, UpstreamListing, end};
+use super::{Upstream, UpstreamListing};
 use crate::settings::Start;
 
 /// The first and the longest backoff before a restart.
@@ -148,7 +147,7 @@ impl ToolListWatcher {
             () = sleep(LISTING_INTERVAL) => {}
             () = connection.closed() => {}
             () = idle(upstream), if upstream.rules.start == Start::Lazy => {
-                end(&upstream.shared).await;
+                upstream.shared.end().await;
             }
         }
     }
@@ -174,7 +173,7 @@ async fn idle(upstream: &Upstream) {
     let time = Duration::from_secs(upstream.rules.idle_s);
     loop {
         upstream.shared.listener.calls.finished().await;
-        let until = *lock(&upstream.shared.used) + time;
+        let until = upstream.shared.last_use() + time;
         if until <= Instant::now() {
             return;
         }
