@@ -115,6 +115,18 @@ impl MergedTools {
         further.map(|tool| tool.id.clone())
     }
 
+    /// Returns the tools without all but the first of each merged tool, whose order is that of
+    /// `tools`.
+    pub(crate) fn first_of_each(&self, tools: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
+        let mut positions = BTreeSet::new();
+        let mut first_tools = tools.to_vec();
+        first_tools.retain(|tool| match self.by_id.get(&tool.id) {
+            Some(position) => positions.insert(*position),
+            None => true,
+        });
+        first_tools
+    }
+
     /// Returns the merged tool of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&MergedTool> {
         let mut names = name_forms(name);

@@ -396,8 +396,9 @@ pub(crate) fn describe(
                 merged.map_or(std::slice::from_ref(tool), MergedTool::tools)
             }
         };
-        let shown = snapshot.shown_definitions(view, shown_tools);
-        let Some(Value::Object(mut entry)) = shown.into_iter().next() else {
+        let first = shown_tools.first();
+        let definition = first.and_then(|tool| snapshot.shown_definition(view, tool));
+        let Some(Value::Object(mut entry)) = definition else {
             return Err(Refusal::unknown(name));
         };
         annotate(&mut entry, shown_tools, view, servers_down);

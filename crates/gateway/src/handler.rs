@@ -22,7 +22,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -238,7 +238,7 @@ impl ServerHandler for Handler {
             self.load_shared_session(&context).await;
             let is_decided = self.session.session_tools.get().is_some();
             let owner = self.caller(&context).owner;
-            let definitions = self.list_definitions(&snapshot, &view, &owner);
+            let list = self.tool_list(&snapshot, &view, &owner);
             if !is_decided
                 && let (Some(session_tools), Some((sessions, session))) =
                     (self.session.session_tools.get(), self.shared(&context))
@@ -249,19 +249,19 @@ impl ServerHandler for Handler {
             let cursor = request.and_then(|request| request.cursor);
             let start = match &cursor {
                 None => 0,
-                Some(cursor) => page_start(cursor, digest, definitions.len()).ok_or_else(|| {
+                Some(cursor) => page_start(cursor, digest, list.len()).ok_or_else(|| {
                     ErrorData::invalid_params(
                         "the list has changed; request it again without a cursor",
                         None,
                     )
                 })?,
             };
-            let end = definitions.len().min(start + PAGE_SIZE);
-            let parse = |definition: &Value| serde_json::from_value::<Tool>(definition.clone());
-            let page: Result<Vec<Tool>, _> = definitions[start..end].iter().map(parse).collect();
+            let end = list.len().min(start + PAGE_SIZE);
+            let page = list.page(start..end).into_iter();
+            let page: Result<Vec<Tool>, _> = page.map(serde_json::from_value).collect();
             let page = page.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
             let mut result = ListToolsResult::with_all_items(page);
-            if end < definitions.len() {
+            if end < list.len() {
                 result.next_cursor = Some(format!("{digest}:{end}"));
             }
             Ok(result)

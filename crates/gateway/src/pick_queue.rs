@@ -34,11 +34,11 @@ pub async fn run_pick<T: Send + 'static>(
         let message = "too many requests wait for the processor; try again later";
         Refusal::new(Code::Busy, message).retry_after(Duration::from_secs(1))
     };
-    let place = WAITING.try_acquire().map_err(|_| busy())?;
+    let ticket = WAITING.try_acquire().map_err(|_| busy())?;
     let Ok(Ok(core)) = timeout(MAX_WAIT, RUNNING.acquire()).await else {
         return Err(busy());
     };
-    drop(place);
+    drop(ticket);
     let span = tracing::Span::current();
     let result = spawn_blocking(move || {
         // Work that nothing waits for any more still has its core.

@@ -5,6 +5,7 @@
 
 mod build;
 mod catalog;
+mod definition;
 mod resolve;
 mod review;
 mod servers;
@@ -32,6 +33,8 @@ use serde_json::Value;
 
 use self::build::{BuiltTools, SnapshotParts};
 pub(crate) use self::catalog::Notice;
+pub use self::definition::AdvertisedDefinition;
+use self::definition::AdvertisedDefinitions;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
 pub(crate) use self::upstream_tools::UpstreamTools;
@@ -50,7 +53,7 @@ pub struct Snapshot {
     /// The names that clients are shown, by tool id.
     pub names: BTreeMap<String, String>,
     /// The definitions as in `tools/list`, by tool id.
-    definitions: HashMap<String, Value>,
+    definitions: AdvertisedDefinitions,
     /// The mapping of shown names to tool ids. Its definitions were moved to `definitions`.
     translation: Translation,
     /// The names of the servers that run tools.
@@ -100,7 +103,9 @@ pub struct View {
     pub(crate) servers: ServerAccess,
     /// The number of quarantined tools that the caller could otherwise see, by source.
     pub quarantined: BTreeMap<String, usize>,
-    /// The visible tools that are always listed.
+    /// The tools that are listed: of merged tools, the first.
+    pub(crate) listed: Vec<Arc<Tool>>,
+    /// Those of the listed tools that are always listed.
     pub(crate) always_listed: Vec<Arc<Tool>>,
     /// The visible tools that are shown as one.
     pub(crate) merged: MergedTools,
@@ -121,14 +126,14 @@ pub(crate) struct ListDigests {
 
 impl Snapshot {
     /// Builds a snapshot from the tools of upstreams and the operator's own catalog. `pins` are the
-    /// approved definitions; without them, every definition counts as approved. The index of
-    /// `previous_engine` is reused.
+    /// approved definitions; without them, every definition counts as approved. The index of the
+    /// `previous` snapshot is reused.
     pub(crate) fn build(
         settings: Arc<Settings>,
         own_catalog: Option<&Catalog>,
         upstream_tools: &[UpstreamTools],
         pins: Option<&Pins>,
-        previous_engine: Option<&Engine>,
+        previous: Option<&Self>,
     ) -> Result<Self, String> {
         let mut untrusted_sources = BTreeSet::new();
         let mut servers = BTreeSet::new();
@@ -158,7 +163,7 @@ impl Snapshot {
             settings: &settings,
             options: &options,
             own_catalog,
-            previous_engine,
+            previous: previous.map(|previous| (&previous.engine, &previous.definitions)),
         };
         let BuiltTools {
             engine,
@@ -296,6 +301,8 @@ impl Snapshot {
             names.retain(|id, _| catalog.find(id).is_some());
             merged = MergedTools::new(&mergeable, &self.servers, &names);
         }
+        let listed = merged.first_of_each(&tools);
+        let always_listed = merged.first_of_each(&always_listed);
         let servers = ServerAccess::new(&self.settings, role, &tools, &self.listed_servers);
         let quarantined = count_by_source(catalog, &options.access.quarantine);
         Ok(View {
@@ -308,6 +315,7 @@ impl Snapshot {
             sources,
             servers,
             quarantined,
+            listed,
             always_listed,
             merged,
             tokens: OnceLock::new(),
@@ -345,45 +353,76 @@ impl Snapshot {
     }
 
     /// Returns the definition of a tool, as `tools/list` shows it if tools are not merged.
-    pub fn definition(&self, tool: &Tool) -> Option<&Value> {
-        self.definitions.get(&tool.id)
+    pub fn definition(&self, tool: &Tool) -> Option<&AdvertisedDefinition> {
+        self.definitions.get(&tool.id).map(Arc::as_ref)
     }
 
-    /// Returns the definitions that a client of a view sees for these tools. Merged tools have one
+    /// Returns the definition that a client of a view sees for a tool. Merged tools have one
     /// definition together.
-    pub(crate) fn shown_definitions(&self, view: &View, tools: &[Arc<Tool>]) -> Vec<Value> {
-        let mut shown_ids: BTreeSet<&str> = BTreeSet::new();
-        let mut definitions = Vec::with_capacity(tools.len());
-        for tool in tools {
-            let merged = view.merged.containing(&tool.id);
-            let first = merged.and_then(|merged| merged.tools().first());
-            if !shown_ids.insert(&first.unwrap_or(tool).id) {
-                continue;
-            }
-            match merged {
-                Some(merged) => definitions.extend(merged.definition(tool)),
-                None => definitions.extend(self.definition(tool).cloned()),
-            }
+    pub(crate) fn shown_definition(&self, view: &View, tool: &Tool) -> Option<Value> {
+        match view.merged.containing(&tool.id) {
+            Some(merged) => merged.definition(tool),
+            None => self.definition(tool).map(AdvertisedDefinition::value),
         }
-        definitions
     }
 
-    /// Returns the tokens of the definitions of all tools of a view.
+    /// Returns the definitions that a client of a view sees for these tools.
+    pub(crate) fn shown_definitions(&self, view: &View, tools: &[Arc<Tool>]) -> Vec<Value> {
+        let shown = tools
+            .iter()
+            .filter_map(|tool| self.shown_definition(view, tool));
+        shown.collect()
+    }
+
+    /// Returns the tokens of the definition that a client of a view sees for a tool.
+    fn shown_tokens(&self, view: &View, tool: &Tool) -> usize {
+        match view.merged.containing(&tool.id) {
+            Some(merged) => {
+                let definition = merged.definition(tool).unwrap_or_default();
+                Tokenizer::O200k.count(&definition.to_string())
+            }
+            None => self
+                .definition(tool)
+                .map_or(0, AdvertisedDefinition::tokens),
+        }
+    }
+
+    /// Returns the tokens of all definitions that a view lists, which are counted once.
     pub(crate) fn tokens(&self, view: &View) -> usize {
-        *view.tokens.get_or_init(|| {
-            let definitions = self.shown_definitions(view, &view.tools);
-            Tokenizer::O200k.count(&serde_json::json!(definitions).to_string())
+        let count = || {
+            let tokens = view.listed.iter().map(|tool| self.shown_tokens(view, tool));
+            tokens.sum()
+        };
+        *view.tokens.get_or_init(count)
+    }
+
+    /// Returns `true` if the definitions that a view lists have more tokens than this. Stops
+    /// counting as soon as that is clear.
+    pub(crate) fn exceeds_tokens(&self, view: &View, most: usize) -> bool {
+        let mut sum = 0;
+        view.listed.iter().any(|tool| {
+            sum += self.shown_tokens(view, tool);
+            sum > most
         })
     }
 
     /// Returns the digests of the lists of a view, which are computed once.
     pub(crate) fn list_digests(&self, view: &View) -> ListDigests {
         let digest_of = |tools: &[Arc<Tool>]| {
-            let definitions = self.shown_definitions(view, tools);
-            digest(&serde_json::json!(definitions).to_string())
+            let mut texts = String::new();
+            for tool in tools {
+                if let Some(merged) = view.merged.containing(&tool.id) {
+                    let definition = merged.definition(tool).unwrap_or_default();
+                    texts.push_str(&definition.to_string());
+                } else if let Some(definition) = self.definition(tool) {
+                    texts.push_str(definition.text());
+                }
+                texts.push('\n');
+            }
+            digest(&texts)
         };
         *view.list_digests.get_or_init(|| ListDigests {
-            all: digest_of(&view.tools),
+            all: digest_of(&view.listed),
             always_listed: digest_of(&view.always_listed),
         })
     }
@@ -419,6 +458,11 @@ impl View {
             Ok(self.with_degradation(selection))
         };
         pick.boxed()
+    }
+
+    /// Returns the tokens of all definitions that it lists, if they are counted already.
+    pub(crate) fn counted_tokens(&self) -> Option<usize> {
+        self.tokens.get().copied()
     }
 
     fn with_degradation(&self, mut selection: Selection) -> Selection {

@@ -34,7 +34,8 @@ impl CallRunner<'_> {
                 owner: self.caller.owner.clone(),
                 upstream: upstream.display_name(),
                 scan: upstream.rules.scan,
-                output_schema: definition.and_then(|tool| tool.get("outputSchema").cloned()),
+                output_schema: definition
+                    .and_then(|definition| definition.value().get("outputSchema").cloned()),
             };
             let results = &self.gateway.calls.large_results;
             let shortened = results

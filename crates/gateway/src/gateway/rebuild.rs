@@ -8,7 +8,7 @@ use std::time::Duration;
 use picktools_state::{StateChanges, StateStamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use crate::hub::Hub;
 use crate::metrics::GatewayEvent;
@@ -16,8 +16,13 @@ use crate::pins::Pins;
 use crate::snapshot::{Notice, Snapshot, UpstreamTools};
 use crate::upstream::{Upstream, UpstreamListing};
 
-/// Changes within this time become one snapshot.
+/// Listings within this time of the first one become one snapshot.
 const BATCH_WINDOW: Duration = Duration::from_millis(100);
+/// The pause after a snapshot before listings cause the next one, as a multiple of the time that it
+/// took to build, and its limit. So servers whose tools change all the time leave the processor to
+/// others.
+const PAUSE_PER_BUILD: u32 = 4;
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// The pause before a failed snapshot is built again.
 const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
 
@@ -143,7 +148,7 @@ async fn build_snapshot(
             own_catalog.as_ref(),
             &upstream_tools,
             pins.as_ref(),
-            Some(&previous.engine),
+            Some(&previous),
         )?;
         Ok(snapshot.with_store(store))
     });
@@ -218,13 +223,13 @@ pub(super) async fn rebuild_snapshots(
     let mut stamp = approvals_stamp(&pins).await;
     // The time of the last attempt, and its error.
     let (mut last_attempt, mut last_error): (Instant, Option<String>) = (Instant::now(), None);
+    let mut pause_end = Instant::now();
+    // The time at which the listings since the last snapshot become one; `None` without any.
+    let mut batch_end: Option<Instant> = None;
     loop {
-        let mut new_listings = Vec::new();
         tokio::select! {
-            listing = listings.recv() => match listing {
-                Some(listing) => new_listings.push(listing),
-                None => return,
-            },
+            biased;
+            () = sleep_until(batch_end.unwrap_or(last_attempt)), if batch_end.is_some() => {}
             () = hub.registry.rebuild_requested() => {}
             () = state_changes.changed(), if pins.is_some() => {
                 let current_stamp = approvals_stamp(&pins).await;
@@ -239,16 +244,29 @@ pub(super) async fn rebuild_snapshots(
             {
                 stamp = approvals_stamp(&pins).await;
             }
+            listing = listings.recv() => {
+                let Some(listing) = listing else { return };
+                let upstreams = hub.upstreams.all();
+                let was_complete = reports.is_complete(&upstreams);
+                reports.record(listing);
+                // Nothing is gained by waiting after the last of the first listings.
+                if was_complete || !reports.is_complete(&upstreams) {
+                    batch_end
+                        .get_or_insert_with(|| pause_end.max(Instant::now() + BATCH_WINDOW));
+                    continue;
+                }
+            }
         }
-        while let Ok(Some(listing)) = timeout(BATCH_WINDOW, listings.recv()).await {
-            new_listings.push(listing);
+        batch_end = None;
+        while let Ok(listing) = listings.try_recv() {
+            reports.record(listing);
         }
-        new_listings
-            .into_iter()
-            .for_each(|listing| reports.record(listing));
         let upstreams = hub.upstreams.all();
+        let started = Instant::now();
         let build_result = build_snapshot(&hub, &pins, reports.collect_tools(&upstreams)).await;
         last_attempt = Instant::now();
+        let build_time = last_attempt - started;
+        pause_end = last_attempt + MAX_PAUSE.min(build_time.saturating_mul(PAUSE_PER_BUILD));
         let error = match build_result {
             Ok(snapshot) => {
                 // Approvals that this build wrote need not be read again, but later approvals of

@@ -1,5 +1,6 @@
 //! The list of tools of one client.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,10 +17,44 @@ use super::{Handler, session_id};
 use crate::front;
 use crate::large_results;
 use crate::metrics::GatewayEvent;
+use crate::pick_queue::run_pick;
 use crate::sessions::{SessionTools, Sessions};
 use crate::settings::Mode;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::Owner;
+
+/// The list of tools of a client.
+pub(super) struct ClientToolList {
+    snapshot: Arc<Snapshot>,
+    view: Arc<View>,
+    /// `true` if it begins with all listed tools of the view.
+    has_all: bool,
+    /// The definitions after these.
+    others: Vec<Value>,
+}
+
+impl ClientToolList {
+    pub(super) fn len(&self) -> usize {
+        self.viewed().len() + self.others.len()
+    }
+
+    /// Returns a part of the list.
+    pub(super) fn page(&self, range: Range<usize>) -> Vec<Value> {
+        let viewed = self.viewed();
+        let part =
+            |range: &Range<usize>, length: usize| range.start.min(length)..range.end.min(length);
+        let mut page = self
+            .snapshot
+            .shown_definitions(&self.view, &viewed[part(&range, viewed.len())]);
+        let rest = range.start.saturating_sub(viewed.len())..range.end.saturating_sub(viewed.len());
+        page.extend_from_slice(&self.others[part(&rest, self.others.len())]);
+        page
+    }
+
+    fn viewed(&self) -> &[Arc<CatalogTool>] {
+        if self.has_all { &self.view.listed } else { &[] }
+    }
+}
 
 impl Handler {
     /// Returns the tools that are listed to the client. The first request after all upstreams have
@@ -31,7 +66,9 @@ impl Handler {
                 .pass_through_tokens
                 .unwrap_or(front::PASS_THROUGH_TOKENS);
             let mode = match snapshot.settings.mode {
-                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= max_tokens => {
+                Mode::Auto
+                    if !view.tools.is_empty() && !snapshot.exceeds_tokens(view, max_tokens) =>
+                {
                     Mode::PassThrough
                 }
                 Mode::Auto => Mode::Search,
@@ -54,28 +91,22 @@ impl Handler {
         self.session.session_tools.get_or_init(decide).clone()
     }
 
-    pub(super) fn list_definitions(
+    /// Returns the list of tools of the client.
+    pub(super) fn tool_list(
         &self,
-        snapshot: &Snapshot,
-        view: &View,
+        snapshot: &Arc<Snapshot>,
+        view: &Arc<View>,
         owner: &Owner,
-    ) -> Vec<Value> {
+    ) -> ClientToolList {
         let SessionTools {
             mode,
             front,
             tokens,
         } = self.session_tools(snapshot, view);
-        let all_tokens = snapshot.tokens(view);
-        let mut always_listed = Vec::new();
-        let tokens = if mode == Mode::PassThrough {
-            all_tokens
-        } else {
-            always_listed = snapshot.shown_definitions(view, &view.always_listed);
+        let always_listed = snapshot.shown_definitions(view, &view.always_listed);
+        self.record_list(snapshot, view, mode, || {
             tokens + Tokenizer::O200k.count(&json!(always_listed).to_string())
-        };
-        self.gateway
-            .meter
-            .record(&GatewayEvent::List { tokens, all_tokens });
+        });
         let mut read_result = None;
         // Without sessions, each request has a session of its own.
         if self.session.reads_results.load(Ordering::Relaxed)
@@ -83,24 +114,61 @@ impl Handler {
         {
             read_result = Some(large_results::definition());
         }
-        let mut definitions = match mode {
-            Mode::PassThrough => snapshot.shown_definitions(view, &view.tools),
-            _ => Vec::from(front),
-        };
-        // In the search mode, it is called through the front tools.
-        if matches!(mode, Mode::PassThrough | Mode::Dynamic) {
-            definitions.extend(read_result);
+        if mode == Mode::PassThrough {
+            return ClientToolList {
+                snapshot: Arc::clone(snapshot),
+                view: Arc::clone(view),
+                has_all: true,
+                others: Vec::from_iter(read_result),
+            };
         }
-        definitions.extend(always_listed);
+        let mut others = Vec::from(front);
+        // In the search mode, it is called through the front tools.
+        if mode == Mode::Dynamic {
+            others.extend(read_result);
+        }
+        others.extend(always_listed);
         if mode == Mode::Dynamic {
             for joined in lock(&self.session.joined).iter() {
                 let is_same = |listed: &Value| listed["name"] == joined["name"];
-                if !definitions.iter().any(is_same) {
-                    definitions.push(joined.clone());
+                if !others.iter().any(is_same) {
+                    others.push(joined.clone());
                 }
             }
         }
-        definitions
+        ClientToolList {
+            snapshot: Arc::clone(snapshot),
+            view: Arc::clone(view),
+            has_all: false,
+            others,
+        }
+    }
+
+    /// Records the tokens of a list, and of all definitions, which takes a while to count at first.
+    fn record_list(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        view: &Arc<View>,
+        mode: Mode,
+        shown_tokens: impl FnOnce() -> usize,
+    ) {
+        let shown_tokens = (mode != Mode::PassThrough).then(shown_tokens);
+        let meter = Arc::clone(&self.gateway.meter);
+        let record = move |all_tokens| {
+            meter.record(&GatewayEvent::List {
+                tokens: shown_tokens.unwrap_or(all_tokens),
+                all_tokens,
+            });
+        };
+        if let Some(all_tokens) = view.counted_tokens() {
+            record(all_tokens);
+            return;
+        }
+        let (snapshot, view) = (Arc::clone(snapshot), Arc::clone(view));
+        // In the queue, so that the lists of many new sessions do not block as many threads.
+        drop(tokio::spawn(run_pick(move || {
+            record(snapshot.tokens(&view));
+        })));
     }
 
     /// Adds tools that were found, described or called to a dynamic list, and notifies the client.

@@ -1,7 +1,7 @@
 //! Building the catalog, the names and the engine of a snapshot. Tools that cannot be used cost only
 //! their own server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picktools::catalog::CatalogFile;
@@ -12,6 +12,7 @@ use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::Value;
 
 use super::catalog::{CatalogParts, Notice, ShownNames};
+use super::definition::{AdvertisedDefinition, AdvertisedDefinitions, reuse};
 use crate::settings::Settings;
 
 /// The parts of a snapshot that do not come from servers.
@@ -20,8 +21,8 @@ pub(super) struct SnapshotParts<'a> {
     pub(super) options: &'a CatalogOptions,
     /// The operator's own catalog.
     pub(super) own_catalog: Option<&'a Catalog>,
-    /// The engine of the previous snapshot, whose index is reused.
-    pub(super) previous_engine: Option<&'a Engine>,
+    /// The engine and the definitions of the previous snapshot, which are reused.
+    pub(super) previous: Option<(&'a Engine, &'a AdvertisedDefinitions)>,
 }
 
 /// The tools of a snapshot, with their names.
@@ -31,7 +32,7 @@ pub(super) struct BuiltTools {
     pub(super) renamed: BTreeSet<String>,
     pub(super) hidden: BTreeSet<String>,
     pub(super) translation: Translation,
-    pub(super) definitions: HashMap<String, Value>,
+    pub(super) definitions: AdvertisedDefinitions,
     pub(super) notices: Vec<Notice>,
     /// The servers whose tools could not be used, with the reason.
     pub(super) failed: BTreeMap<String, String>,
@@ -103,9 +104,12 @@ impl SnapshotParts<'_> {
         let Value::Array(shown_definitions) = translation.tools.take() else {
             return Err("the translation contains no list of tools".to_owned());
         };
-        let definitions = definitions_by_id(shown_definitions, &translation);
-        let engine = match self.previous_engine {
-            Some(previous_engine) => previous_engine.with_catalog(catalog),
+        let mut definitions = definitions_by_id(shown_definitions, &translation);
+        if let Some((_, previous_definitions)) = self.previous {
+            reuse(&mut definitions, previous_definitions);
+        }
+        let engine = match self.previous {
+            Some((previous_engine, _)) => previous_engine.with_catalog(catalog),
             None => Engine::builder(catalog)
                 .token_counter(Arc::new(picktools_provider::Definitions))
                 .build(),
@@ -127,14 +131,14 @@ impl SnapshotParts<'_> {
 fn definitions_by_id(
     shown_definitions: Vec<Value>,
     translation: &Translation,
-) -> HashMap<String, Value> {
-    let mut definitions = HashMap::with_capacity(shown_definitions.len());
+) -> AdvertisedDefinitions {
+    let mut definitions = AdvertisedDefinitions::with_capacity(shown_definitions.len());
     for definition in shown_definitions {
         let Some(Value::String(name)) = definition.get("name") else {
             continue;
         };
         if let Some(id) = translation.names.get(name) {
-            definitions.insert(id.clone(), definition);
+            definitions.insert(id.clone(), Arc::new(AdvertisedDefinition::new(&definition)));
         }
     }
     definitions
@@ -164,7 +168,7 @@ mod tests {
             settings,
             options: &options,
             own_catalog: None,
-            previous_engine: None,
+            previous: None,
         };
         parts.build_each(files).expect("it is built")
     }
@@ -177,7 +181,7 @@ mod tests {
             settings: &settings,
             options: &options,
             own_catalog: None,
-            previous_engine: None,
+            previous: None,
         };
         let files = ["a", "evil", "b", "bad"].map(|server| file(server, &["go".to_owned()]));
         // A build that fails with `bad`, and with `a` and `evil` together.

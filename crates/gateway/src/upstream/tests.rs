@@ -58,12 +58,12 @@ async fn take(upstream: &Upstream, key: &str, session: usize) -> Option<SlotUse>
 #[tokio::test]
 async fn busy_sessions_of_one_key_leave_connections_to_others() {
     let upstream = upstream();
-    let most = upstream.rules.connections;
+    let limit = upstream.rules.connections;
     let mut uses = Vec::new();
-    for session in 0..most {
+    for session in 0..limit {
         uses.push(take(&upstream, "greedy", session).await.expect("a slot"));
     }
-    assert!(take(&upstream, "greedy", most).await.is_none());
+    assert!(take(&upstream, "greedy", limit).await.is_none());
     for session in 0..4 {
         let started = Instant::now();
         uses.push(take(&upstream, "modest", session).await.expect("a slot"));
@@ -90,30 +90,30 @@ async fn unused_connection_of_the_largest_key_makes_room() {
 #[tokio::test]
 async fn owners_take_turns_in_the_order_in_which_they_came() {
     let upstream = upstream();
-    let most = upstream.rules.connections;
-    for session in 0..most {
+    let limit = upstream.rules.connections;
+    for session in 0..limit {
         drop(take(&upstream, "one", session).await.expect("a slot"));
     }
-    let slots = (most..2 * most).map(|session| take(&upstream, "one", session));
+    let slots = (limit..2 * limit).map(|session| take(&upstream, "one", session));
     let slots = futures_util::future::join_all(slots).await;
     assert!(slots.iter().all(Option::is_some));
-    let is_last = |owner: &Owner| owner.0.ends_with(&format!(" {}", 2 * most - 1));
+    let is_last = |owner: &Owner| owner.0.ends_with(&format!(" {}", 2 * limit - 1));
     assert!(upstream.owned.owners().iter().any(is_last));
 }
 
 #[tokio::test]
 async fn chosen_slot_is_not_given_to_another_owner_before_its_call_begins() {
     let upstream = upstream();
-    let most = upstream.rules.connections;
+    let limit = upstream.rules.connections;
     let mut uses = Vec::new();
-    for session in 0..most {
+    for session in 0..limit {
         uses.push(take(&upstream, "one", session).await.expect("a slot"));
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(take(&upstream, "one", most).await.is_none());
+    assert!(take(&upstream, "one", limit).await.is_none());
     uses.pop();
-    assert!(take(&upstream, "one", most).await.is_some());
-    assert_eq!(upstream.owned.owners().len(), most);
+    assert!(take(&upstream, "one", limit).await.is_some());
+    assert_eq!(upstream.owned.owners().len(), limit);
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use axum::response::Html;
 use picktools::Tool;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::Snapshot;
-use picktools_provider::Tokenizer;
 use serde::Deserialize;
 
 use super::answer::{ConsoleError, render, run_blocking};
@@ -168,9 +167,9 @@ pub(super) async fn tool(
 
 fn tool_fragment(snapshot: &Snapshot, tool: &Tool) -> ToolFragment {
     let definition = snapshot.definition(tool);
-    let tokens =
-        definition.map(|definition| Tokenizer::O200k.count(&definition.to_string()).to_string());
-    let pretty = definition.and_then(|definition| serde_json::to_string_pretty(definition).ok());
+    let tokens = definition.map(|definition| definition.tokens().to_string());
+    let pretty =
+        definition.and_then(|definition| serde_json::to_string_pretty(&definition.value()).ok());
     let list = |items: &std::collections::BTreeSet<String>| {
         (!items.is_empty()).then(|| items.iter().cloned().collect::<Vec<_>>().join(", "))
     };
