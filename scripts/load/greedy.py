@@ -1,9 +1,9 @@
 """A client that takes what it can get: silent connections, many sessions, slow calls, slow bodies and bursts.
 
-usage: greedy.py PORT KEY SILENT
+usage: greedy.py PORT KEY SILENT [SLOW_TOOL]
 
 It runs until it is killed, with the lowest priority. SILENT is the number of connections that it keeps open without a
-request.
+request. SLOW_TOOL is a tool of a slow server, which it calls, too.
 """
 
 import os
@@ -15,6 +15,7 @@ import time
 from mcp_client import Client, Refused
 
 PORT, KEY, SILENT = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+SLOW_TOOL = sys.argv[4] if len(sys.argv) > 4 else None
 HOSTILE_TOOLS = ["slow", "twice", "wrong_id", "not_json", "huge", "chatty"]
 
 
@@ -79,6 +80,14 @@ def call_slowly():
         client.echo("slow", seconds=5)
 
 
+def call_slow_server():
+    client = Client(PORT, KEY)
+    client.begin()
+    while True:
+        client.call(SLOW_TOOL, {"text": "slow"})
+        time.sleep(0.1)
+
+
 def call_hostile_tools():
     client = Client(PORT, KEY, timeout=15)
     client.begin()
@@ -108,6 +117,8 @@ def main():
     for _ in range(4):
         forever(leave_session, 0.1)
         forever(call_hostile_tools, 0.1)
+        if SLOW_TOOL:
+            forever(call_slow_server, 0.5)
     forever(send_burst, 1)
     while True:
         time.sleep(60)

@@ -1,4 +1,4 @@
-//! A short run of `scripts/measure-load`.
+//! A short run of `scripts/measure-load.py isolation`.
 
 use std::process::Command;
 
@@ -11,8 +11,15 @@ use crate::support::root;
 #[test]
 fn load_and_restarts_lose_no_call() {
     let output = Command::new("python3")
-        .arg(root("scripts/measure-load"))
-        .args(["--minutes", "0.05", "--restarts", "1", "--json"])
+        .arg(root("scripts/measure-load.py"))
+        .args([
+            "isolation",
+            "--minutes",
+            "0.05",
+            "--restarts",
+            "1",
+            "--json",
+        ])
         .args(["--program", env!("CARGO_BIN_EXE_picktools")])
         .output()
         .expect("it runs");

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""Measures the gateway under load: what one key notices of another one and of a hostile server, and of restarts.
+"""Measures what one key notices of another one and of a hostile server, and of restarts.
 
-usage: scripts/measure-load [--minutes M] [--restarts N] [--program PATH] [--store URL] [--json]
+usage: scripts/measure-load.py isolation [--minutes M] [--restarts N] [--program PATH] [--store URL] [--json]
 
 load      Key A calls an echo server 50 times a second over 4 connections, on a quiet gateway and on a loaded one in turns.
           The load is a hostile server (scripts/load/hostile.py), 200 silent connections, and a greedy key B with the
@@ -19,8 +18,6 @@ key A fails, or if a restart loses a call. Needs Linux and Python 3.9, and targe
 import argparse
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,19 +25,20 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "scripts/load"
-sys.path.insert(0, str(SCRIPTS))
 from balancer import Balancer
+from gateway import Gateway, quantile
 from mcp_client import Client, Refused
+
+SCRIPTS = Path(__file__).resolve().parent
+ROOT = SCRIPTS.parents[1]
 
 ECHO_SERVER = ROOT / "crates/cli/tests/servers/upstream.py"
 MAX_RATIO = 2
 MAX_MEMORY_MB = 300
-KEYS = {"a": "key-of-the-measured-client", "b": "key-of-the-greedy-client"}
+KEYS = {"a": "key-of-the-measured-client", "b": "key-of-the-greedy-client", "c": "key-of-another-greedy-client"}
 PER_SECOND = 50
 CONNECTIONS = 4
 SILENT_CONNECTIONS = 200
@@ -53,109 +51,48 @@ def say(text):
     print(f"measure-load: {text}", file=sys.stderr, flush=True)
 
 
-class Gateway:
-    """A running gateway in front of the echo server and, if there is a switch, of the hostile server."""
-
-    def __init__(self, program, folder, switch=None, store=None):
-        self.folder = Path(folder)
-        self.folder.mkdir(exist_ok=True)
-        servers = {"echo": {"command": sys.executable, "args": [str(ECHO_SERVER)]}}
-        if switch:
-            servers["hostile"] = {"command": sys.executable, "args": [str(SCRIPTS / "hostile.py"), str(switch)]}
-        digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
-        settings = {
-            "mode": "search",
-            "upstreams": {"hostile": {"call_s": 10}} if switch else {},
-            "roles": {"measured": {"unsafe": "allow"}, "greedy": {"unsafe": "allow"}},
-            "keys": [
-                {"name": "a", "sha256": digests["a"], "role": "measured", "per_minute": 60_000, "burst": 1_000},
-                {"name": "b", "sha256": digests["b"], "role": "greedy"},
-            ],
-        }
-        (self.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        (self.folder / "settings.json").write_text(json.dumps(settings))
-        self.command = [
-            str(program), "serve", "--listen", "127.0.0.1:0", "--config", str(self.folder / "mcp.json"),
-            "--settings", str(self.folder / "settings.json"), "--state-dir", str(self.folder / "state"),
-        ]
-        if store:
-            self.command += ["--store", store]
-        self.environment = {**os.environ, "PICKTOOLS_CACHE_DIR": str(self.folder / "cache")}
-        self.process = None
-        self.memory_mb = 0
-        self.port = 0
-
-    def start(self):
-        """Starts the program and waits until it is ready."""
-        log = self.folder / "log"
-        with open(log, "wb") as output:
-            self.process = subprocess.Popen(
-                self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.process.poll() is None:
-            time.sleep(0.05)
-            announced = [line for line in log.read_text().splitlines() if "://" in line and line.endswith("/mcp")]
-            if announced:
-                self.port = int(announced[0].rsplit(":", 1)[1].split("/")[0])
-                if self.is_ready():
-                    return self
-        raise TimeoutError(f"the gateway is not ready: {log.read_text()[-2000:]}")
-
-    def is_ready(self):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=5)
-        try:
-            connection.request("GET", "/ready")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
-
-    def note_memory(self):
-        """Notes the most resident memory that the process ever had, in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        self.memory_mb = max(self.memory_mb, int(peak.split()[1]) * 1024 / 1e6)
-
-    def stop(self):
-        """Ends the process by SIGTERM. Returns the seconds that it took."""
-        started = time.monotonic()
-        if self.process and self.process.poll() is None:
-            self.note_memory()
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-                raise
-        return time.monotonic() - started
+def echo_gateway(program, folder, switch=None, store=None):
+    """Returns a gateway in front of the echo server and, if there is a switch, of the hostile server."""
+    servers = {"echo": {"command": sys.executable, "args": [str(ECHO_SERVER)]}}
+    settings = {"mode": "search", **key_settings()}
+    if switch:
+        servers["hostile"] = {"command": sys.executable, "args": [str(SCRIPTS / "hostile.py"), str(switch)]}
+        settings["upstreams"] = {"hostile": {"call_s": 10}}
+    return Gateway(program, folder, servers, settings, ["--store", store] if store else [])
 
 
-def quantile(times, share):
-    times = sorted(times)
-    return times[int(share * (len(times) - 1))] if times else float("nan")
+def key_settings():
+    """Returns the settings of the keys. Greedy keys have the default limits."""
+    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
+    limits = {"a": {"role": "measured", "per_minute": 60_000, "burst": 1_000}}
+    keys = [{"name": name, "sha256": digest, "role": "greedy", **limits.get(name, {})} for name, digest in digests.items()]
+    return {"roles": {"measured": {"unsafe": "allow"}, "greedy": {"unsafe": "allow"}}, "keys": keys}
 
 
 # The load.
 
 class Load:
-    """The hostile server, the silent connections and the greedy key, while this context lasts."""
+    """The hostile server, the silent connections and the greedy keys, while this context lasts."""
 
-    def __init__(self, gateway, switch):
+    def __init__(self, gateway, switch, keys=("b",), slow_tool=None):
         self.gateway = gateway
         self.switch = switch
+        self.keys = keys
+        self.slow_tool = [slow_tool] if slow_tool else []
+        self.greedy = []
 
     def __enter__(self):
         self.switch.touch()
-        command = [sys.executable, str(SCRIPTS / "greedy.py"), str(self.gateway.port), KEYS["b"], str(SILENT_CONNECTIONS)]
-        self.greedy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        for key in self.keys:
+            command = [sys.executable, str(SCRIPTS / "greedy.py"), str(self.gateway.port), KEYS[key], str(SILENT_CONNECTIONS)]
+            command += self.slow_tool
+            self.greedy.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         time.sleep(SETTLE_S)
 
     def __exit__(self, *_error):
-        self.greedy.kill()
-        self.greedy.wait()
+        for client in self.greedy:
+            client.kill()
+            client.wait()
         self.switch.unlink()
         time.sleep(SETTLE_S)
 
@@ -173,7 +110,7 @@ def measure_load(options, folder):
     rounds = max(1, round(options.minutes / 2))
     loaded_s = options.minutes * 60 / rounds
     switch = folder / "hostile-is-active"
-    gateway = Gateway(options.program, folder / "gateway", switch)
+    gateway = echo_gateway(options.program, folder / "gateway", switch)
     times = {"quiet": [], "loaded": []}
     errors = Counter()
     with ExitStack() as stack:
@@ -257,7 +194,7 @@ def restart_in_turn(gateways, balancer, times):
 
 def measure_restarts(options, folder):
     """Restarts two gateways in turn while clients call. Returns the figures."""
-    gateways = [Gateway(options.program, folder / f"gateway-{number}", store=options.store) for number in (1, 2)]
+    gateways = [echo_gateway(options.program, folder / f"gateway-{number}", store=options.store) for number in (1, 2)]
     counts, lock, stop = Counter(), threading.Lock(), threading.Event()
     with ExitStack() as stack:
         balancer = Balancer()
@@ -315,14 +252,14 @@ def print_figures(figures):
         )
 
 
-def main():
+def main(given):
     arguments = argparse.ArgumentParser(usage=__doc__)
     arguments.add_argument("--minutes", type=float, default=10)
     arguments.add_argument("--restarts", type=int, default=10)
     arguments.add_argument("--program", type=Path, default=ROOT / "target/release/picktools")
     arguments.add_argument("--store")
     arguments.add_argument("--json", action="store_true")
-    options = arguments.parse_args()
+    options = arguments.parse_args(given)
     figures = {}
     with tempfile.TemporaryDirectory(prefix="measure-load-") as work:
         if options.minutes:
@@ -333,8 +270,4 @@ def main():
     broken = broken_floors(figures)
     for sentence in broken:
         say(sentence)
-    sys.exit(1 if broken else 0)
-
-
-if __name__ == "__main__":
-    main()
+    return 1 if broken else 0
