@@ -14,7 +14,9 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import generator
@@ -47,19 +49,24 @@ def measure_quiet(program, folder, seconds):
 
 
 def measure_windows(gateway, seconds, errors):
-    """Measures the steady client and the memory in windows of time."""
+    """Measures the steady client, and the memory at the end of each window of time."""
     count = max(1, round(seconds / MAX_WINDOW_S))
+    window_s = seconds / count
     windows = []
-    for number in range(count):
-        measured = measure_steady(gateway, seconds / count)
-        errors.update(measured["errors"])
-        times = measured["times_ms"]
-        window = {
-            "second": round(seconds / count * (number + 1)), "times_ms": times,
-            "p99_ms": round(quantile(times, 0.99), 2), "memory_mib": round(gateway.status_bytes("VmRSS") / MIB, 1),
-        }
-        say(f"second {window['second']}: p99 {window['p99_ms']} ms, {window['memory_mib']} MiB")
-        windows.append(window)
+    with ThreadPoolExecutor(1) as threads:
+        steady = threads.submit(measure_steady, gateway, seconds)
+        started = time.monotonic()
+        for number in range(1, count + 1):
+            time.sleep(max(0, started + number * window_s - time.monotonic()))
+            memory_mib = round(gateway.status_bytes("VmRSS") / MIB, 1)
+            windows.append({"second": round(number * window_s), "memory_mib": memory_mib, "times_ms": []})
+            say(f"second {windows[-1]['second']}: {memory_mib} MiB")
+        measured = steady.result()
+    errors.update(measured["errors"])
+    for due_s, time_ms in zip(measured["due_s"], measured["times_ms"]):
+        windows[min(int(due_s / window_s), count - 1)]["times_ms"].append(time_ms)
+    for window in windows:
+        window["p99_ms"] = round(quantile(window["times_ms"], 0.99), 2)
     return windows
 
 
@@ -72,7 +79,7 @@ def measure(program, folder, seconds):
     with loaded_gateway(program, folder / "loaded", switch) as gateway, Load(gateway, switch, ("b", "c"), SLOW_TOOL):
         windows = measure_windows(gateway, seconds, errors)
     quiet += measure_quiet(program, folder / "after", quiet_s)["times_ms"]
-    loaded = [time for window in windows for time in window.pop("times_ms")]
+    loaded = [time_ms for window in windows for time_ms in window.pop("times_ms")]
     figures = {"calls": len(loaded), "errors": dict(errors), "windows": windows}
     for name, times in (("quiet", quiet), ("loaded", loaded)):
         figures[f"{name}_p50_ms"] = round(quantile(times, 0.5), 2)
