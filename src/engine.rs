@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Skills pass the same stages over an index of their own, and the tools of picked skills are
-//! added.
+//! added. These and the tools that picks require are scored later than the others
+//! (`RequestRanking::extended`), because they may be far from the request.
 //!
 //! The engine is synchronous, never runs a tool and keeps no state between picks. Only three steps
 //! may be slow: embedding the request, a custom scorer and a reranker. With a deadline, they run on

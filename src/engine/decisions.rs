@@ -82,6 +82,7 @@ impl Decisions {
         for decision in &mut self.0 {
             let tool = decision.tool;
             if let Some(details) = decision.picked_mut()
+                // A tool that was not scored has an infinite value.
                 && details.value.is_infinite()
             {
                 details.value = ranked.candidate(tool).score;

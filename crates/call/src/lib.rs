@@ -232,8 +232,6 @@ impl Hydrator {
             .map(|(_, tool)| tool)
     }
 
-    /// Returns `true` if the caller may run the tool, and the model was shown it or may call any
-    /// tool.
     /// Returns the tool at `id`.
     ///
     /// # Panics
@@ -243,6 +241,8 @@ impl Hydrator {
         &self.callable.tools[id.index()]
     }
 
+    /// Returns `true` if the caller may run the tool, and the model was shown it or may call any
+    /// tool.
     fn admits(&self, tool: ToolId) -> bool {
         self.callable.eligibility.admits(tool) && self.was_shown(tool)
     }

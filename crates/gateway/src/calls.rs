@@ -1,7 +1,11 @@
 //! Running a tool for a caller. Every route uses this.
 //!
 //! [`CallRunner::run`] takes a call through its stages in the order of the modules below. Each stage
-//! gets the value of the stage before, so that none can be left out.
+//! gets the value of the stage before, so that none can be left out. A later list of tools may replace
+//! the view in [`authorise`], which finds the tool again.
+//!
+//! If the client cancels the call, the stage that waits ends with a refusal. If it disconnects, the
+//! future is dropped; the recorder then records that the call was cancelled.
 
 mod runner;
 mod resolve;
@@ -54,7 +58,7 @@ impl CallRunner<'_> {
                 let call = resolved.routed()?;
                 let authorised = self.authorise(snapshot, view, call).await?;
                 let hydrated = self.validate(&authorised.view, call).await?;
-                record.note_rewrite(&hydrated);
+                record.note_validated(&hydrated);
                 let ConfirmedCall { call, answers } =
                     self.confirm(&authorised, hydrated, input_answers).await?;
                 let result = self.send(&authorised, &call, answers).await?;

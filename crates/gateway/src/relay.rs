@@ -102,7 +102,7 @@ impl RelayedCall<'_> {
             .await
         {
             Ok(running_call) => running_call,
-            Err(error) => return Err(self.connection_failed(&mut lease, &error).await),
+            Err(error) => return Err(self.call_failed(&mut lease, error).await),
         };
         let mut answer = std::pin::pin!(running_call.answer());
         let mut last_progress = f64::NEG_INFINITY;
@@ -143,26 +143,32 @@ impl RelayedCall<'_> {
                 self.upstream.record_answer();
                 results::parse_answer(answer, &self.upstream.display_name())
             }
-            Err(ServiceError::McpError(error)) => {
-                lease.record_answer();
-                self.upstream.record_answer();
-                let message = format!(
-                    "{}: {}",
-                    self.upstream.display_name(),
-                    marked(&error.message, MAX_TEXT)
+            Err(error) => Err(self.call_failed(&mut lease, error).await),
+        }
+    }
+
+    /// Returns the refusal for an error that the server answered with, or that its configuration
+    /// causes, or because of which its connection has ended.
+    async fn call_failed(&self, lease: &mut Lease, error: ServiceError) -> Refusal {
+        let ServiceError::McpError(error) = error else {
+            return self.connection_failed(lease, &error).await;
+        };
+        lease.record_answer();
+        self.upstream.record_answer();
+        let message = format!(
+            "{}: {}",
+            self.upstream.display_name(),
+            marked(&error.message, MAX_TEXT)
+        );
+        match HttpFailure::of(&error) {
+            Some(failure) if failure.is_busy() => {
+                let refusal = Refusal::new(
+                    Code::Busy,
+                    format!("{message}; the call had no effect, so it may be repeated"),
                 );
-                Err(match HttpFailure::of(&error) {
-                    Some(failure) if failure.is_busy() => {
-                        let refusal = Refusal::new(
-                            Code::Busy,
-                            format!("{message}; the call had no effect, so it may be repeated"),
-                        );
-                        refusal.retry_after(failure.retry_after.unwrap_or(BUSY_TIME))
-                    }
-                    _ => Refusal::new(Code::UpstreamError, message),
-                })
+                refusal.retry_after(failure.retry_after.unwrap_or(BUSY_TIME))
             }
-            Err(error) => Err(self.connection_failed(&mut lease, &error).await),
+            _ => Refusal::new(Code::UpstreamError, message),
         }
     }
 

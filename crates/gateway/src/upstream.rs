@@ -34,8 +34,8 @@ use crate::refusal::{Code, Refusal};
 use crate::settings::{Share, UpstreamRules};
 use crate::text_scan::TextScan;
 
-/// The time that a call waits for a free call slot.
-const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a call waits until the server runs fewer than `parallel` calls.
+const PARALLEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time that a server has to answer a ping after an unanswered call. The call that waits
 /// for it must still have the time to start the server again.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -308,7 +308,8 @@ impl Upstream {
         health.down = reason.map(|reason| (reason.to_owned(), since));
     }
 
-    /// Takes a call slot and a connection for a client, until a deadline.
+    /// Takes a connection for a client, and one of the calls that the server runs at once, until a
+    /// deadline.
     pub(crate) async fn lease(
         &self,
         owner: &Owner,
@@ -324,7 +325,7 @@ impl Upstream {
         };
         let permit_request = Arc::clone(&self.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(
-            deadline.min(Instant::now() + SLOT_TIMEOUT).into(),
+            deadline.min(Instant::now() + PARALLEL_TIMEOUT).into(),
             permit_request,
         )
         .await
@@ -334,7 +335,7 @@ impl Upstream {
                 "{} already runs {max_calls} calls, which is its limit; call again later",
                 self.display_name()
             );
-            return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
+            return Err(Refusal::new(Code::Busy, message).retry_after(PARALLEL_TIMEOUT));
         };
         self.request_start();
         let connection = self.connection(&slot, deadline).await?;
@@ -397,7 +398,7 @@ impl Upstream {
                 self.display_name(),
                 self.rules.connections
             );
-            Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT)
+            Refusal::new(Code::Busy, message).retry_after(PARALLEL_TIMEOUT)
         })
     }
 

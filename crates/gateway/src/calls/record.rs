@@ -71,9 +71,11 @@ impl<'a> CallRecorder<'a> {
         self.span.clone()
     }
 
-    /// Notes the arguments with which a call runs, if a repairer rewrote them.
-    pub(super) fn note_rewrite(&mut self, hydrated: &HydratedCall) {
-        self.entry.note_rewrite(hydrated);
+    /// Notes the tool of a validated call, which a later list of tools may have replaced, and the
+    /// arguments if a repairer rewrote them.
+    pub(super) fn note_validated(&mut self, hydrated: &HydratedCall) {
+        self.tool = Some(Arc::clone(hydrated.tool()));
+        self.entry.note_validated(hydrated);
     }
 
     /// Records the outcome.

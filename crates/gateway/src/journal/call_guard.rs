@@ -1,5 +1,6 @@
 //! Recording of a call when it ends.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use picktools_call::{HydratedCall, Repair};
@@ -23,9 +24,10 @@ impl<'a> CallEntryGuard<'a> {
         }
     }
 
-    /// Notes the arguments with which a call runs, if a repairer rewrote them.
-    pub(crate) fn note_rewrite(&mut self, hydrated: &HydratedCall) {
+    /// Notes the tool of a validated call, and its arguments if a repairer rewrote them.
+    pub(crate) fn note_validated(&mut self, hydrated: &HydratedCall) {
         let Some(call) = &mut self.call else { return };
+        call.tool = Some(Arc::clone(hydrated.tool()));
         for repair in hydrated.repaired() {
             if let Repair::Rewritten { by, .. } = repair {
                 call.rewritten = Some(RewrittenArguments {
