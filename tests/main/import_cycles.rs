@@ -13,10 +13,6 @@ use syn::{Attribute, Ident, ImplItem, Item, ItemMod, ItemUse, Macro, UseTree, Vi
 
 use crate::support::root;
 
-/// Cycles that are still to be removed: a crate, and one module of each of its cycles. An entry
-/// without a cycle fails the test; remove it together with its cycle.
-const KNOWN_CYCLES: &[(&str, &str)] = &[];
-
 /// The fewest modules that the check must read, so that it cannot pass without reading any.
 const MIN_MODULES: usize = 300;
 
@@ -27,10 +23,9 @@ fn files_of_a_crate_import_each_other_in_no_cycle() {
     let mut wrong = Vec::new();
     for (name, read) in read_crates(&folders) {
         modules += read.0.len();
-        let entries = KNOWN_CYCLES.iter().filter(|(owner, _)| *owner == name);
-        let entries = entries.map(|(_, module)| *module).collect();
-        for problem in unexpected(&read.cycles(), entries) {
-            wrong.push(format!("crate \"{name}\": {problem}"));
+        for cycle in read.cycles() {
+            let imports = cycle.imports.join("\n");
+            wrong.push(format!("crate \"{name}\": imports in a cycle:\n{imports}"));
         }
     }
     assert!(modules > MIN_MODULES, "{modules} modules");
@@ -102,18 +97,6 @@ fn test_code_and_other_crates_make_no_cycle() {
     }
 }
 
-#[test]
-fn known_cycle_is_accepted_and_unused_entry_reported() {
-    let cycles = cycles_with("use crate::b::B;");
-    assert_eq!(unexpected(&cycles, vec!["b"]), Vec::<String>::new());
-    let unused = "the list of known cycles names c, which is in no cycle or in one that another \
-                  entry names; remove the entry";
-    assert_eq!(unexpected(&cycles, vec!["b", "c"]), [unused]);
-    assert_eq!(unexpected(&cycles, vec!["a", "b"]).len(), 1);
-    let imports = "imports in a cycle:\na -> b: B\nb -> a: A";
-    assert_eq!(unexpected(&cycles, Vec::new()), [imports]);
-}
-
 /// Returns the cycles of a crate whose module `b` uses `a`, which contains some code.
 fn cycles_with(code: &str) -> Vec<Cycle> {
     let a = format!("pub struct A; {code}");
@@ -155,29 +138,6 @@ fn crate_folders() -> Vec<PathBuf> {
 fn root_file(folder: &Path) -> Option<PathBuf> {
     let files = ["lib.rs", "main.rs"].map(|file| folder.join("src").join(file));
     files.into_iter().find(|file| file.is_file())
-}
-
-/// Returns the cycles that are not known, and the known ones that do not exist.
-fn unexpected(cycles: &[Cycle], mut known: Vec<&str>) -> Vec<String> {
-    let mut problems = Vec::new();
-    for cycle in cycles {
-        let position = known
-            .iter()
-            .position(|module| cycle.modules.iter().any(|other| other == module));
-        match position {
-            Some(position) => {
-                known.remove(position);
-            }
-            None => problems.push(format!("imports in a cycle:\n{}", cycle.imports.join("\n"))),
-        }
-    }
-    for module in known {
-        problems.push(format!(
-            "the list of known cycles names {module}, which is in no cycle or in one that \
-             another entry names; remove the entry"
-        ));
-    }
-    problems
 }
 
 /// The names on the way to a module or an item.
@@ -523,8 +483,6 @@ impl Crate {
 /// A group of files that use each other.
 #[derive(Debug, PartialEq)]
 struct Cycle {
-    /// The modules of the files.
-    modules: Vec<String>,
     /// The imports among them, as lines.
     imports: Vec<String>,
 }
@@ -541,12 +499,11 @@ impl Cycle {
                 }
             }
         }
-        let modules = files.iter().map(|file| module_name(file)).collect();
-        Self { modules, imports }
+        Self { imports }
     }
 }
 
-/// Returns the name of a module in the list of known cycles and in messages.
+/// Returns the name of a module in messages.
 fn module_name(path: &[String]) -> String {
     match path {
         [] => "crate".to_owned(),
