@@ -21,8 +21,11 @@ use crate::unchanged::UnchangedReason;
 
 /// The largest number of tools of a request that is narrowed.
 const MAX_TOOLS: usize = 10_000;
-/// The largest number of tools in all cached indexes. Above it, the least recently used is evicted.
-const MAX_INDEXED: usize = 20_000;
+/// The measured memory of an index: for each byte of the list's text, and for each tool.
+const BYTES_PER_TEXT_BYTE: usize = 6;
+const BYTES_PER_TOOL: usize = 2_560;
+/// The memory of the note that a list cannot be indexed.
+const BYTES_PER_FAULT: usize = 256;
 /// The number of cached conversation states for each list of tools.
 const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
 /// The threshold of the first tools. It excludes no tool, but unlike 0 it lets the engine pick
@@ -53,6 +56,8 @@ type IndexSlot = OnceLock<Result<Arc<IndexedTools>, UnchangedReason>>;
 
 /// The indexed tools of a request.
 pub(crate) struct IndexedTools {
+    /// The key in the cache.
+    digest: Sha256Digest,
     /// The text of the list.
     pub(crate) text: Box<str>,
     /// The name of the request format.
@@ -67,6 +72,8 @@ pub(crate) struct IndexedTools {
     engine: Engine,
     /// The names of the functions that the engine cannot rank.
     unranked: HashSet<String>,
+    /// The estimated memory.
+    bytes: usize,
     /// The functions that every request keeps, by the latest settings.
     kept: Mutex<Option<Arc<KeptFunctions>>>,
     /// The needed functions, by the digest of the conversation.
@@ -151,6 +158,7 @@ impl IndexCache {
             }
             if let Some(members) = JsonMembers::parse_around(text, "tools", &indexed.text) {
                 self.mark_used(&indexed);
+                lock(&self.slots).promote(&indexed.digest);
                 return Ok(ParsedRequest {
                     members,
                     tools: Some(indexed),
@@ -164,13 +172,15 @@ impl IndexCache {
         })
     }
 
-    /// Returns the index of a list. If it is not cached, builds it.
+    /// Returns the index of a list. If it is not cached, builds it. The least recently used indexes
+    /// are evicted until all of them take at most `max_bytes`.
     ///
     /// A list with fewer than `min_functions` functions is not indexed.
     pub(crate) fn get(
         &self,
         api: ModelApi,
         min_functions: usize,
+        max_bytes: usize,
         text: &str,
     ) -> Result<Arc<IndexedTools>, UnchangedReason> {
         let mut hash = Sha256::new();
@@ -180,9 +190,9 @@ impl IndexCache {
         let digest: Sha256Digest = hash.finalize().into();
         let slot = Arc::clone(lock(&self.slots).get_or_insert(digest, Arc::default));
         let indexed = slot
-            .get_or_init(|| IndexedTools::build(api, min_functions, text).map(Arc::new))
+            .get_or_init(|| IndexedTools::build(api, min_functions, digest, text).map(Arc::new))
             .clone();
-        self.evict();
+        self.evict(max_bytes);
         if let Ok(indexed) = &indexed {
             self.mark_used(indexed);
         }
@@ -194,32 +204,37 @@ impl IndexCache {
         let mut recent = lock(&self.recent);
         recent.retain(|other| !Arc::ptr_eq(other, indexed));
         recent.push_front(Arc::clone(indexed));
-        let tools = |recent: &VecDeque<Arc<IndexedTools>>| {
-            recent.iter().map(|list| list.entries.len()).sum::<usize>()
-        };
-        while recent.len() > MAX_RECENT || (recent.len() > 1 && tools(&recent) > MAX_INDEXED) {
-            recent.pop_back();
-        }
+        recent.truncate(MAX_RECENT);
     }
 
-    /// Evicts indexes until the number of tools is within the limit.
-    fn evict(&self) {
+    /// Evicts indexes until they take at most this memory. The latest one stays in any case.
+    fn evict(&self, max_bytes: usize) {
         let mut slots = lock(&self.slots);
-        let tools = |slot: &IndexSlot| match slot.get() {
-            Some(Ok(indexed)) => indexed.entries.len().max(1),
-            _ => 1,
+        let bytes = |slot: &IndexSlot| match slot.get() {
+            Some(Ok(indexed)) => indexed.bytes,
+            _ => BYTES_PER_FAULT,
         };
-        let mut total: usize = slots.iter().map(|(_, slot)| tools(slot)).sum();
-        while total > MAX_INDEXED
+        let mut total: usize = slots.iter().map(|(_, slot)| bytes(slot)).sum();
+        let mut recent = lock(&self.recent);
+        while total > max_bytes
+            && slots.len() > 1
             && let Some((_, slot)) = slots.pop_lru()
         {
-            total -= tools(&slot);
+            total -= bytes(&slot);
+            if let Some(Ok(evicted)) = slot.get() {
+                recent.retain(|indexed| !Arc::ptr_eq(indexed, evicted));
+            }
         }
     }
 }
 
 impl IndexedTools {
-    fn build(api: ModelApi, min_functions: usize, text: &str) -> Result<Self, UnchangedReason> {
+    fn build(
+        api: ModelApi,
+        min_functions: usize,
+        digest: Sha256Digest,
+        text: &str,
+    ) -> Result<Self, UnchangedReason> {
         let raw_entries: Vec<&RawValue> =
             serde_json::from_str(text).map_err(|_| UnchangedReason::Tools)?;
         if raw_entries.len() > MAX_TOOLS {
@@ -277,7 +292,10 @@ impl IndexedTools {
         for entry in &mut entries {
             entry.tokens = Tokenizer::O200k.count(&text[entry.range.clone()]);
         }
+        let bytes = BYTES_PER_TEXT_BYTE * text.len() + BYTES_PER_TOOL * entries.len();
         Ok(Self {
+            digest,
+            bytes,
             text: text.into(),
             shape: api.shape(),
             min_functions,
@@ -600,7 +618,9 @@ mod tests {
         let text = tools();
         let cache = IndexCache::new();
         let list = |lists: &IndexCache, talk: &[Value]| {
-            let indexed = lists.get(ModelApi::Chat, 16, &text).expect("tools");
+            let indexed = lists
+                .get(ModelApi::Chat, 16, usize::MAX, &text)
+                .expect("tools");
             needed(&indexed, &json!(talk), &settings)
         };
         let mut previous: Vec<usize> = Vec::new();
@@ -618,6 +638,29 @@ mod tests {
     }
 
     #[test]
+    fn least_recently_used_indexes_are_evicted() {
+        let cache = IndexCache::new();
+        let get = |number: usize, max_bytes| {
+            let text = tools().replace("find_ticket", &format!("find_ticket_{number}"));
+            cache
+                .get(ModelApi::Chat, 16, max_bytes, &text)
+                .expect("tools")
+        };
+        let first = get(0, usize::MAX);
+        let (room_for_two, room_for_one) = (2 * first.bytes + 100, first.bytes + 100);
+        get(1, room_for_two);
+        assert!(Arc::ptr_eq(&first, &get(0, room_for_two)));
+        get(2, room_for_two);
+        assert!(Arc::ptr_eq(&first, &get(0, room_for_two)), "1 was evicted");
+        get(3, room_for_one);
+        assert_eq!(
+            (lock(&cache.slots).len(), lock(&cache.recent).len()),
+            (1, 1)
+        );
+        assert!(!Arc::ptr_eq(&first, &get(0, room_for_one)));
+    }
+
+    #[test]
     fn invalid_schema_does_not_prevent_the_pick_of_other_tools() {
         let mut tools: Vec<Value> = serde_json::from_str(&tools()).expect("JSON");
         tools[0]["function"]["parameters"] =
@@ -625,7 +668,7 @@ mod tests {
         tools[1]["function"]["parameters"] = json!({"type": "nonsense"});
         let lists = IndexCache::new();
         let indexed = lists
-            .get(ModelApi::Chat, 16, &json!(tools).to_string())
+            .get(ModelApi::Chat, 16, usize::MAX, &json!(tools).to_string())
             .expect("tools");
         let talk = json!([{"role": "user", "content": "send the email"}]);
         let list = needed(&indexed, &talk, &ProxySettings::default());
@@ -649,10 +692,14 @@ mod tests {
         let cache = IndexCache::new();
         let mut lists = Vec::new();
         for end in [1, 3, 5, 7] {
-            let indexed = cache.get(ModelApi::Chat, 16, &text).expect("tools");
+            let indexed = cache
+                .get(ModelApi::Chat, 16, usize::MAX, &text)
+                .expect("tools");
             let list = needed(&indexed, &json!(talk[..end]), &settings);
             let new = IndexCache::new();
-            let indexed = new.get(ModelApi::Chat, 16, &text).expect("tools");
+            let indexed = new
+                .get(ModelApi::Chat, 16, usize::MAX, &text)
+                .expect("tools");
             assert_eq!(list, needed(&indexed, &json!(talk[..end]), &settings));
             lists.push(list);
         }
@@ -663,7 +710,9 @@ mod tests {
             min_score: 0.0,
             ..settings
         };
-        let indexed = cache.get(ModelApi::Chat, 16, &text).expect("tools");
+        let indexed = cache
+            .get(ModelApi::Chat, 16, usize::MAX, &text)
+            .expect("tools");
         let list = needed(&indexed, &json!(talk[..1]), &complete);
         assert!(!list.is_empty(), "0 asks for a complete ranking");
     }
@@ -671,7 +720,7 @@ mod tests {
     #[test]
     fn kept_functions_take_no_places_of_others() {
         let indexed = IndexCache::new()
-            .get(ModelApi::Chat, 16, &tools())
+            .get(ModelApi::Chat, 16, usize::MAX, &tools())
             .expect("tools");
         let talk = json!([{"role": "user", "content": "send the invoice by email"}]);
         let settings = |always_include: &[&str]| ProxySettings {

@@ -95,7 +95,7 @@ pub(crate) fn narrow(
     }
     let indexed = match recent_tools {
         Some(indexed) => indexed,
-        None => cache.get(api, settings.from_tools, tools)?,
+        None => cache.get(api, settings.from_tools, settings.index_bytes, tools)?,
     };
     if indexed.entries.iter().any(|entry| entry.defers) {
         return Err(UnchangedReason::Choice);

@@ -25,6 +25,8 @@ pub struct ProxySettings {
     pub host_tools: HostTools,
     /// The most bytes of a request; 32 MiB by default.
     pub max_bytes: usize,
+    /// The most memory of the indexes of tool lists, in bytes; 256 MiB by default.
+    pub index_bytes: usize,
 }
 
 /// The treatment of the client's own tools: the functions without a namespace, in a list that also
@@ -101,6 +103,7 @@ impl Default for ProxySettings {
             always_include: Vec::new(),
             host_tools: HostTools::default(),
             max_bytes: 32 << 20,
+            index_bytes: 256 << 20,
         }
     }
 }
