@@ -2,7 +2,7 @@
 //!
 //! [`CallRunner::run`] takes a call through its stages in the order of the modules below. Each stage
 //! gets the value of the stage before, so that none can be left out. A later list of tools may replace
-//! the view in [`authorise`], which finds the tool again.
+//! the view in `authorise`, which finds the tool again.
 //!
 //! If the client cancels the call, the stage that waits ends with a refusal. If it disconnects, the
 //! future is dropped; the recorder then records that the call was cancelled.
