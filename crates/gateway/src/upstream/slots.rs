@@ -77,6 +77,8 @@ impl Slot {
         let turn = start_time.saturating_mul(STARTS_PER_TURN);
         let turn = turn.clamp(MIN_TURN, MAX_TURN);
         lock(&self.state).turn_end = Instant::now() + turn;
+        // An owner that waits must wait for the end of this turn, too.
+        self.freed.notify_one();
     }
 
     /// Returns the time at which the last call ended.

@@ -102,6 +102,29 @@ async fn owners_take_turns_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
+async fn owner_waits_no_longer_than_a_turn_that_begins_meanwhile() {
+    let upstream = upstream();
+    let limit = upstream.rules.connections;
+    let mut uses = Vec::new();
+    for session in 0..limit {
+        uses.push(take(&upstream, "one", session).await.expect("a slot"));
+    }
+    let start_servers = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for slot in &uses {
+            slot.begin_turn(Duration::from_millis(10));
+        }
+        drop(uses);
+    };
+    let owner = Owner("one more".into());
+    let started = Instant::now();
+    let deadline = started + Duration::from_secs(20);
+    let slot = upstream.owner_slot(&owner, client("one"), deadline);
+    let (slot, ()) = tokio::join!(slot, start_servers);
+    assert!(slot.is_ok() && started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
 async fn chosen_slot_is_not_given_to_another_owner_before_its_call_begins() {
     let upstream = upstream();
     let limit = upstream.rules.connections;
