@@ -1,4 +1,4 @@
-"""The way of a call through the gateway: the stages, where it can end early, and what the audit log records."""
+"""The way of a call through the gateway: the stages, the ways to end early, and what the audit log records."""
 
 from .flow import CENTRE, MIDDLE, RIGHT, WIDTH, Flow, headed, headings, legend, note
 from .svg import arrow, box, card, picture, text

@@ -47,7 +47,7 @@ pub trait Embedder: Send + Sync {
     }
 
     /// Returns `true` if the model embeds a request within microseconds and waits for nothing. It
-    /// then runs on the caller's thread, where no deadline interrupts it. The default is `false`.
+    /// then runs on the caller's thread, and no deadline interrupts it. The default is `false`.
     fn is_immediate(&self) -> bool {
         false
     }

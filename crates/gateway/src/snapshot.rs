@@ -389,11 +389,14 @@ impl Snapshot {
 
     /// Returns the tokens of all definitions that a view lists, which are counted once.
     pub(crate) fn tokens(&self, view: &View) -> usize {
-        let count = || {
-            let tokens = view.listed.iter().map(|tool| self.shown_tokens(view, tool));
-            tokens.sum()
-        };
+        let count = || self.sum_tokens(view, &view.listed);
         *view.tokens.get_or_init(count)
+    }
+
+    /// Returns the tokens of the definitions that a client of a view sees for these tools.
+    pub(crate) fn sum_tokens(&self, view: &View, tools: &[Arc<Tool>]) -> usize {
+        let tokens = tools.iter().map(|tool| self.shown_tokens(view, tool));
+        tokens.sum()
     }
 
     /// Returns `true` if the definitions that a view lists have more tokens than this. Stops

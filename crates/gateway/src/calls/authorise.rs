@@ -23,37 +23,37 @@ impl CallRunner<'_> {
     /// Authorises a call, and waits until its upstream has listed its tools since the start.
     pub(super) async fn authorise(
         &self,
-        snapshot: Arc<Snapshot>,
-        view: Arc<View>,
+        mut snapshot: Arc<Snapshot>,
+        mut view: Arc<View>,
         call: &ToolCall,
     ) -> Result<AuthorisedCall, Refusal> {
-        let tool = view
-            .find_tool(&call.name)
-            .map_err(Refusal::from_call_error)?;
-        let source = tool.source.as_deref().unwrap_or_default();
-        let Some(upstream) = self.gateway.upstreams.find(source) else {
-            let message = format!(
-                "{} comes from a catalog, and no server of this gateway runs it",
-                call.name
-            );
-            return Err(Refusal::new(Code::NotCarried, message));
-        };
-        let listing = self
-            .gateway
-            .upstreams
-            .wait_for_live_tools(&upstream, FIRST_LISTING_TIMEOUT);
-        let (snapshot, view) = match listing.await? {
-            false => (snapshot, view),
-            true => {
-                let snapshot = self.gateway.registry.snapshot();
-                let view = snapshot.view(&self.caller.role)?;
-                (snapshot, view)
+        loop {
+            let tool = view
+                .find_tool(&call.name)
+                .map_err(Refusal::from_call_error)?;
+            let source = tool.source.as_deref().unwrap_or_default();
+            let Some(upstream) = self.gateway.upstreams.find(source) else {
+                let message = format!(
+                    "{} comes from a catalog, and no server of this gateway runs it",
+                    call.name
+                );
+                return Err(Refusal::new(Code::NotCarried, message));
+            };
+            let has_waited = self
+                .gateway
+                .upstreams
+                .wait_for_live_tools(&upstream, FIRST_LISTING_TIMEOUT)
+                .await?;
+            if !has_waited {
+                return Ok(AuthorisedCall {
+                    snapshot,
+                    view,
+                    upstream,
+                });
             }
-        };
-        Ok(AuthorisedCall {
-            snapshot,
-            view,
-            upstream,
-        })
+            // In the new list, the name may be that of another tool.
+            snapshot = self.gateway.registry.snapshot();
+            view = snapshot.view(&self.caller.role)?;
+        }
     }
 }

@@ -74,6 +74,7 @@ impl<'a> CallRecorder<'a> {
     /// Notes the tool of a validated call, which a later list of tools may have replaced, and the
     /// arguments if a repairer rewrote them.
     pub(super) fn note_validated(&mut self, hydrated: &HydratedCall) {
+        self.span.record("tool", &*hydrated.tool().id);
         self.tool = Some(Arc::clone(hydrated.tool()));
         self.entry.note_validated(hydrated);
     }

@@ -103,10 +103,7 @@ impl Handler {
             front,
             tokens,
         } = self.session_tools(snapshot, view);
-        let always_listed = snapshot.shown_definitions(view, &view.always_listed);
-        self.record_list(snapshot, view, mode, || {
-            tokens + Tokenizer::O200k.count(&json!(always_listed).to_string())
-        });
+        self.record_list(snapshot, view, mode, tokens);
         let mut read_result = None;
         // Without sessions, each request has a session of its own.
         if self.session.reads_results.load(Ordering::Relaxed)
@@ -127,7 +124,7 @@ impl Handler {
         if mode == Mode::Dynamic {
             others.extend(read_result);
         }
-        others.extend(always_listed);
+        others.extend(snapshot.shown_definitions(view, &view.always_listed));
         if mode == Mode::Dynamic {
             for joined in lock(&self.session.joined).iter() {
                 let is_same = |listed: &Value| listed["name"] == joined["name"];
@@ -144,19 +141,21 @@ impl Handler {
         }
     }
 
-    /// Records the tokens of a list, and of all definitions, which takes a while to count at first.
+    /// Records the tokens of a list with these front tools, and of all definitions. The first time,
+    /// counting them takes a while.
     fn record_list(
         &self,
         snapshot: &Arc<Snapshot>,
         view: &Arc<View>,
         mode: Mode,
-        shown_tokens: impl FnOnce() -> usize,
+        front_tokens: usize,
     ) {
-        let shown_tokens = (mode != Mode::PassThrough).then(shown_tokens);
+        let listed_tokens = || front_tokens + snapshot.sum_tokens(view, &view.always_listed);
+        let listed_tokens = (mode != Mode::PassThrough).then(listed_tokens);
         let meter = Arc::clone(&self.gateway.meter);
         let record = move |all_tokens| {
             meter.record(&GatewayEvent::List {
-                tokens: shown_tokens.unwrap_or(all_tokens),
+                tokens: listed_tokens.unwrap_or(all_tokens),
                 all_tokens,
             });
         };
