@@ -235,6 +235,10 @@ impl ToolSet {
         self.bits[tool.index() / 64] |= 1 << (tool.index() % 64);
     }
 
+    pub(crate) fn contains(&self, tool: ToolId) -> bool {
+        self.bits[tool.index() / 64] & (1 << (tool.index() % 64)) != 0
+    }
+
     /// Adds the tools with about the `count` largest values that exceed `floor`: those of all
     /// tools, and those of the eligible tools.
     ///

@@ -13,7 +13,7 @@ use crate::fuse::{CalibratedScores, Fusion, Mode};
 use crate::index::{ExampleIndex, Index};
 use crate::options::PickOptions;
 use crate::query::Query;
-use crate::ranking::{Candidate, ToolId, top_k};
+use crate::ranking::{Candidate, ToolId};
 use crate::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 
 /// A built-in ranking as a [`Scorer`]. It scores the given tools relative to each other, and
@@ -62,12 +62,10 @@ impl Scorer for BuiltInScorer {
                 request.rankable(),
                 request.query.scope(),
             );
-            let best = top_k(
+            let best =
                 fused
                     .scores
-                    .candidates(request.rankable(), f32::NEG_INFINITY),
-                MAX_CONSIDERED,
-            );
+                    .best_candidates(request.rankable(), f32::NEG_INFINITY, MAX_CONSIDERED);
             let ranked = FusedRanking::undivided(self.mode, terms, fused);
             let explainer = Explainer::new(&request, &ranked, &[]);
             let mut reasons: HashMap<ToolId, String> = HashMap::new();

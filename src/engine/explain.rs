@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::reason::{evidence_clauses, reason};
+use self::reason::{Clauses, add_evidence, reason};
 use self::words::RequestWords;
 use super::named::NamedTools;
 use super::ranking::{FusedRanking, RankingEvidence, RequestRanking, Subquery};
@@ -160,8 +160,9 @@ impl<'a> Explainer<'a> {
     /// Returns the evidence of the retrievers for a tool as clauses; `None` without evidence.
     pub(super) fn evidence_text(&self, tool: ToolId) -> Result<Option<String>, SavedError> {
         let definition = self.request.index.catalog.tool(tool)?;
-        let clauses = evidence_clauses(&self.provenance(tool)?, definition);
-        Ok((!clauses.is_empty()).then(|| clauses.join("; ")))
+        let mut clauses = Clauses::default();
+        add_evidence(&self.provenance(tool)?, definition, &mut clauses);
+        Ok(clauses.into_text())
     }
 
     /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates and of every pick. The

@@ -77,7 +77,7 @@ impl PickOutcome<'_> {
             uncalibrated,
             ineligible: explainer.ineligible(),
             blocked: blocked_match(request, ranking),
-            above_threshold: shortlist.not_picked(&decisions),
+            above_threshold: shortlist.not_picked(request, &decisions),
             below_threshold,
             deprecated_aliases,
             unknown_in_use: request.named.in_use.unknown.clone(),

@@ -15,7 +15,7 @@ use super::retrieval::Retrieval;
 use crate::access::Eligibility;
 use crate::catalog::Catalog;
 use crate::fuse::Fusion;
-use crate::ranking::{Candidate, ToolId, top_k};
+use crate::ranking::{Candidate, ToolId};
 use crate::saved::SavedError;
 use crate::scorer::{self as custom, Score, Scorer, ScorerError, ScorerFailure};
 use crate::selection::{NoMatchKind, Pick, Stage, UncalibratedReason};
@@ -452,11 +452,9 @@ fn best_tools(
 ) -> Vec<ToolId> {
     let mut tools = request.mandatory_or_in_use();
     tools.extend(request.ranked_fallbacks());
-    let all = fused
+    let best = fused
         .scores
-        .candidates(request.rankable(), f32::NEG_INFINITY);
-    for candidate in top_k(all, most) {
-        tools.insert(candidate.tool);
-    }
+        .best_candidates(request.rankable(), f32::NEG_INFINITY, most);
+    tools.extend(best.iter().map(|candidate| candidate.tool));
     tools.into_iter().collect()
 }

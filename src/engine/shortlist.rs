@@ -10,7 +10,7 @@ use super::report::Report;
 use super::request::ResolvedRequest;
 use crate::index::DuplicateGroups;
 use crate::options::{PickOptions, SelectionMode};
-use crate::ranking::{Candidate, Ranking, ToolId, top_k};
+use crate::ranking::{Candidate, Ranking, ToolId, ToolSet, top_k};
 use crate::rerank::RerankScore;
 use crate::select::{Decision, POOL, picks};
 use crate::selection::Stage;
@@ -191,9 +191,14 @@ impl Shortlist {
     }
 
     /// Returns the number of candidates that are not picked.
-    pub(super) fn not_picked(&self, decisions: &[Decision]) -> usize {
-        let picked: BTreeSet<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
-        let is_left = |candidate: &&Candidate| !picked.contains(&candidate.tool);
+    pub(super) fn not_picked(
+        &self,
+        request: &ResolvedRequest<'_>,
+        decisions: &[Decision],
+    ) -> usize {
+        let mut picked = ToolSet::new(request.rankable().tools());
+        picks(decisions).for_each(|(tool, _)| picked.add(tool));
+        let is_left = |candidate: &&Candidate| !picked.contains(candidate.tool);
         self.all.iter().filter(is_left).count()
     }
 

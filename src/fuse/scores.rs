@@ -307,14 +307,33 @@ impl FusedScores {
         min_value: f32,
     ) -> impl Iterator<Item = Candidate> {
         positions_reaching(&self.values, min_value)
-            .map(|position| self.scored.tool(position))
-            .filter(move |&tool| {
-                eligibility.admits(tool) && self.reaches(tool, min_value) && self.matched(tool)
+            .map(|position| Candidate {
+                tool: self.scored.tool(position),
+                score: self.values[position],
             })
-            .map(|tool| Candidate {
-                tool,
-                score: self.value(tool),
-            })
+            .filter(move |candidate| self.is_candidate(candidate.tool, eligibility, min_value))
+    }
+
+    /// Returns the best `count` of [`candidates`](Self::candidates), in order.
+    pub(crate) fn best_candidates(
+        &self,
+        eligibility: &Eligibility,
+        min_value: f32,
+        count: usize,
+    ) -> Ranking {
+        let is_candidate =
+            |candidate: &Candidate| self.is_candidate(candidate.tool, eligibility, min_value);
+        let mut best = self.top_tools(&self.scored.select(eligibility.flags()), count);
+        best.truncate(best.partition_point(|candidate| candidate.score >= min_value));
+        if best.iter().all(is_candidate) {
+            return best;
+        }
+        // A tool that is no candidate has taken the place of another one.
+        top_k(self.candidates(eligibility, min_value), count)
+    }
+
+    fn is_candidate(&self, tool: ToolId, eligibility: &Eligibility, min_value: f32) -> bool {
+        eligibility.admits(tool) && self.reaches(tool, min_value) && self.matched(tool)
     }
 }
 

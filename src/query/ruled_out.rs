@@ -5,7 +5,10 @@
 //! contrasts are recognised: "I don't know which flight" rules nothing out. The clause ends at a
 //! comma or colon, at `but`, `just` or `instead`, or with the sentence.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use crate::function_words::lower_case;
 
 /// Words that may precede a command.
 const BEFORE_COMMAND: [&str; 7] = ["and", "but", "please", "then", "so", "also", "or"];
@@ -20,7 +23,7 @@ const ALTERNATIVES: [&str; 3] = ["but", "just", "instead"];
 struct ClauseWord<'t> {
     range: Range<usize>,
     /// In lower case, without punctuation around it.
-    word: String,
+    word: Cow<'t, str>,
     text: &'t str,
 }
 
@@ -43,7 +46,7 @@ pub(super) fn ruled_out(sentence: &str) -> Vec<Range<usize>> {
         let mut last = index + opening - 1;
         while last + 1 < words.len()
             && !words[last].ends_clause()
-            && !ALTERNATIVES.contains(&words[last + 1].word.as_str())
+            && !ALTERNATIVES.contains(&&*words[last + 1].word)
         {
             last += 1;
         }
@@ -56,11 +59,11 @@ pub(super) fn ruled_out(sentence: &str) -> Vec<Range<usize>> {
 /// Returns the number of words that open a ruled-out clause at `index`, or `None` if none begins
 /// there.
 fn opening_words(words: &[ClauseWord<'_>], index: usize) -> Option<usize> {
-    let word = |index: usize| words.get(index).map_or("", |word| word.word.as_str());
+    let word = |index: usize| words.get(index).map_or("", |word| &*word.word);
     let previous = index.checked_sub(1).map(|previous| &words[previous]);
     let begins_clause = previous.is_none_or(|previous| previous.ends_clause());
-    let may_command = begins_clause
-        || previous.is_some_and(|previous| BEFORE_COMMAND.contains(&previous.word.as_str()));
+    let may_command =
+        begins_clause || previous.is_some_and(|previous| BEFORE_COMMAND.contains(&&*previous.word));
     let opening = match (word(index), word(index + 1)) {
         ("don't" | "don’t" | "dont" | "never", _) if may_command => 1,
         ("do", "not") if may_command => 2,
@@ -82,12 +85,9 @@ fn words(sentence: &str) -> Vec<ClauseWord<'_>> {
         if text.is_empty() {
             continue;
         }
-        let word = text
-            .trim_matches(|c: char| !c.is_alphanumeric())
-            .to_lowercase();
         words.push(ClauseWord {
             range: start..start + text.len(),
-            word,
+            word: lower_case(text.trim_matches(|c: char| !c.is_alphanumeric())),
             text,
         });
     }

@@ -4,6 +4,7 @@
 //! and all languages have features, too.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
@@ -14,11 +15,24 @@ const MAX_WORDS: usize = 64;
 /// The numbers of words up to which lengths differ.
 const EXACT_LENGTHS: usize = 12;
 
-/// A word of a text, in lower case.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Word {
+/// The first words of a text, in lower case.
+#[derive(Default)]
+pub(super) struct Words {
+    /// The letters, digits and symbols of all words, one after the other.
+    text: String,
+    places: Vec<WordPlace>,
+}
+
+/// The place of a word in the text of [`Words`].
+struct WordPlace {
+    range: Range<usize>,
+    kind: WordKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word<'w> {
     /// The letters and digits.
-    pub(super) text: String,
+    pub(super) text: &'w str,
     pub(super) kind: WordKind,
 }
 
@@ -32,85 +46,94 @@ pub(super) enum WordKind {
     Symbol,
 }
 
-impl Word {
-    /// Returns the text with each decimal digit replaced by `0`, so that all numbers of a length
-    /// are alike.
-    fn without_digits(&self) -> Cow<'_, str> {
-        if !self.text.contains(is_digit) {
-            return Cow::Borrowed(&self.text);
+impl Words {
+    /// Splits a text into its first words.
+    pub(super) fn new(text: &str) -> Self {
+        let mut words = Self {
+            text: String::with_capacity(text.len().min(8 * MAX_WORDS)),
+            places: Vec::with_capacity(text.len().min(4 * MAX_WORDS) / 4),
+        };
+        for c in text.chars() {
+            if words.places.len() >= MAX_WORDS {
+                break;
+            }
+            if c.is_ascii() {
+                words.add(c.to_ascii_lowercase());
+            } else {
+                c.to_lowercase().for_each(|c| words.add(c));
+            }
         }
-        let hide = |c: char| if is_digit(c) { '0' } else { c };
-        Cow::Owned(self.text.chars().map(hide).collect())
+        words.end_word();
+        words.places.truncate(MAX_WORDS);
+        words
     }
-}
 
-/// Splits a text into its first words.
-pub(super) fn words(text: &str) -> Vec<Word> {
-    let mut splitter = WordSplitter::default();
-    splitter.words.reserve(text.len().min(4 * MAX_WORDS) / 4);
-    for c in text.chars() {
-        if splitter.words.len() >= MAX_WORDS {
-            break;
-        }
-        if c.is_ascii() {
-            splitter.add(c.to_ascii_lowercase());
-        } else {
-            c.to_lowercase().for_each(|c| splitter.add(c));
-        }
+    pub(super) fn iter(&self) -> impl Iterator<Item = Word<'_>> {
+        self.places.iter().map(|WordPlace { range, kind }| Word {
+            text: &self.text[range.clone()],
+            kind: *kind,
+        })
     }
-    splitter.end_word();
-    splitter.words.truncate(MAX_WORDS);
-    splitter.words
-}
 
-/// Splits a text that is added character by character, in lower case.
-#[derive(Default)]
-struct WordSplitter {
-    words: Vec<Word>,
-    /// The letters and digits since the last word.
-    plain: String,
-}
+    /// Returns the number of words that are not symbols.
+    pub(super) fn length(&self) -> usize {
+        let counts = |word: &Word<'_>| word.kind != WordKind::Symbol;
+        self.iter().filter(counts).count()
+    }
 
-impl WordSplitter {
+    /// Adds a character of the text, in lower case.
     fn add(&mut self, c: char) {
-        if is_ideograph(c) {
+        if c.is_ascii_alphanumeric() {
+            self.text.push(c);
+        } else if is_ideograph(c) {
             self.end_word();
-            self.push(c.to_string(), WordKind::Ideograph);
+            self.push(c, WordKind::Ideograph);
         } else if c.is_alphanumeric() || is_mark(c) {
-            self.plain.push(c);
-        } else if matches!(c, '\'' | '’') && !self.plain.is_empty() {
-            self.plain.push('\'');
+            self.text.push(c);
+        } else if matches!(c, '\'' | '’') && self.word_start() < self.text.len() {
+            self.text.push('\'');
         } else {
             self.end_word();
             if !c.is_whitespace() {
-                self.push(c.to_string(), WordKind::Symbol);
+                self.push(c, WordKind::Symbol);
             }
         }
     }
 
+    /// Returns the start of the letters and digits since the last word.
+    fn word_start(&self) -> usize {
+        self.places.last().map_or(0, |last| last.range.end)
+    }
+
     fn end_word(&mut self) {
-        if !self.plain.is_empty() {
-            // The buffer keeps its memory.
-            let text = self.plain.clone();
-            self.plain.clear();
-            self.push(text, WordKind::Plain);
+        let range = self.word_start()..self.text.len();
+        if !range.is_empty() {
+            let kind = WordKind::Plain;
+            self.places.push(WordPlace { range, kind });
         }
     }
 
-    fn push(&mut self, text: String, kind: WordKind) {
-        self.words.push(Word { text, kind });
+    fn push(&mut self, c: char, kind: WordKind) {
+        let start = self.text.len();
+        self.text.push(c);
+        let range = start..self.text.len();
+        self.places.push(WordPlace { range, kind });
     }
 }
 
-/// Returns the number of words that are not symbols.
-pub(super) fn length(words: &[Word]) -> usize {
-    let counts = |word: &&Word| word.kind != WordKind::Symbol;
-    words.iter().filter(counts).count()
+/// Returns a text with each decimal digit replaced by `0`, so that all numbers of a length are
+/// alike.
+fn without_digits(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_digit) {
+        return Cow::Borrowed(text);
+    }
+    let hide = |c: char| if is_digit(c) { '0' } else { c };
+    Cow::Owned(text.chars().map(hide).collect())
 }
 
 /// Returns the features of a text, each once.
-pub(super) fn features(words: &[Word]) -> Vec<u32> {
-    let texts: Vec<Cow<'_, str>> = words.iter().map(Word::without_digits).collect();
+pub(super) fn features(words: &Words) -> Vec<u32> {
+    let texts: Vec<Cow<'_, str>> = words.iter().map(|word| without_digits(word.text)).collect();
     let mut features = FeatureSet::with_capacity(16 * texts.len() + 4);
     let mut marked = String::new();
     for (position, (word, text)) in words.iter().zip(&texts).enumerate() {
@@ -131,7 +154,7 @@ pub(super) fn features(words: &[Word]) -> Vec<u32> {
             features.add(hash(&["^^", first, " ", second]));
         }
     }
-    features.add(hash(&["l", &length_class(length(words)).to_string()]));
+    features.add(hash(&["l", &length_class(words.length()).to_string()]));
     features.list
 }
 
@@ -245,20 +268,22 @@ mod tests {
 
     #[test]
     fn text_is_split_into_words_in_lower_case() {
-        let texts =
-            |text| -> Vec<String> { words(text).into_iter().map(|word| word.text).collect() };
+        let texts = |text| -> Vec<String> {
+            let words = Words::new(text);
+            words.iter().map(|word| word.text.to_owned()).collect()
+        };
         assert_eq!(
             texts("Don’t STOP, lamp_2!"),
             ["don't", "stop", ",", "lamp", "_", "2", "!"]
         );
         assert_eq!(texts("把灯 on 한국어"), ["把", "灯", "on", "한국어"]);
         assert!(texts(" \n").is_empty());
-        assert_eq!(words(&"a ".repeat(500)).len(), MAX_WORDS);
+        assert_eq!(texts(&"a ".repeat(500)).len(), MAX_WORDS);
     }
 
     #[test]
     fn numbers_of_a_length_have_the_same_features() {
-        let of = |text| features(&words(text));
+        let of = |text| features(&Words::new(text));
         assert_eq!(of("order 4711"), of("order 9082"));
         assert_ne!(of("order 4711"), of("order 47"));
     }

@@ -15,7 +15,7 @@ mod paste;
 mod turn;
 
 pub(crate) use self::features::is_ideograph;
-use self::features::{features, words};
+use self::features::{Words, features};
 use self::model::{ReaderModel, TurnAct};
 
 /// The least probability of a kind of turn that changes what is searched for.
@@ -59,7 +59,7 @@ pub(crate) fn request_text(text: &str) -> Option<String> {
 /// assumption that half of all messages do; `None` without a model.
 pub(crate) fn scope(text: &str) -> Option<f32> {
     let model = ReaderModel::built_in()?;
-    Some(model.scope.score(&[(1.0, &features(&words(text)))]))
+    Some(model.scope.score(&[(1.0, &features(&Words::new(text)))]))
 }
 
 /// Returns what a turn means, after the user's turn before it and the assistant's answer to that.

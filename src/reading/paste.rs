@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::features::{features, words};
+use super::features::{Words, features};
 use super::model::{PLACE_VALUES, ReaderModel, SENTENCE_VALUES};
 /// The smallest total length, in bytes, of pasted matter without a fence. If the lines beside the
 /// request have fewer bytes in total, they are the user's own words.
@@ -153,7 +153,7 @@ impl<'t> Layout<'t> {
         let mut own = Vec::with_capacity(self.read.len());
         let mut scopes = Vec::with_capacity(self.read.len());
         for &number in &self.read {
-            let features = features(&words(beginning(self.line(number), MAX_LINE_CHARS)));
+            let features = features(&Words::new(beginning(self.line(number), MAX_LINE_CHARS)));
             own.push(model.lines.score(&[(1.0, &features)]));
             scopes.push(model.scope.score(&[(1.0, &features)]));
         }
@@ -237,7 +237,9 @@ fn sentence_values(model: &ReaderModel, line: &str) -> [f32; SENTENCE_VALUES] {
     }
     let (mut best, mut worst, mut sum) = (f32::NEG_INFINITY, f32::INFINITY, 0.0);
     for sentence in &sentences {
-        let score = model.lines.score(&[(1.0, &features(&words(sentence)))]);
+        let score = model
+            .lines
+            .score(&[(1.0, &features(&Words::new(sentence)))]);
         best = best.max(score);
         worst = worst.min(score);
         sum += score;

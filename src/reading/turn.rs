@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::features::{Word, WordKind, features, hash, length, words};
+use super::features::{Word, WordKind, Words, features, hash};
 use super::model::{ReaderModel, TurnAct};
 /// The factor of the features of the context.
 const CONTEXT_WEIGHT: f32 = 2.0;
@@ -35,7 +35,7 @@ pub(super) fn acts(
     answer: &str,
     turn: &str,
 ) -> ActProbabilities {
-    let turn_words = words(turn);
+    let turn_words = Words::new(turn);
     let own = features(&turn_words);
     let context = context_features(before, answer, turn, &turn_words);
     let groups = [(1.0, own.as_slice()), (CONTEXT_WEIGHT, context.as_slice())];
@@ -53,7 +53,7 @@ pub(super) fn acts(
 }
 
 /// Returns the features of a turn in its context, sorted, each once.
-fn context_features(before: &str, answer: &str, turn: &str, turn_words: &[Word]) -> Vec<u32> {
+fn context_features(before: &str, answer: &str, turn: &str, turn_words: &Words) -> Vec<u32> {
     let is_question = |text: &str| text.contains(['?', '？']);
     let answer = answer.trim();
     let asks = if answer.is_empty() {
@@ -65,14 +65,14 @@ fn context_features(before: &str, answer: &str, turn: &str, turn_words: &[Word])
     } else {
         "no"
     };
-    let words_in_turn = length(turn_words);
+    let words_in_turn = turn_words.length();
     let length_class = if words_in_turn <= 12 {
         words_in_turn
     } else {
         13 + ((words_in_turn - 13) / 8).min(3)
     };
-    let answer_words = words(answer);
-    let before_words = words(before);
+    let answer_words = Words::new(answer);
+    let before_words = Words::new(before);
     let said = stems(turn_words);
     let replied = stems(&answer_words);
     let first = stems(&before_words);
@@ -105,9 +105,9 @@ fn context_features(before: &str, answer: &str, turn: &str, turn_words: &[Word])
 
 /// Returns the beginnings of long words, numbers and ideographs. They show that two texts are about
 /// the same thing.
-fn stems(words: &[Word]) -> BTreeSet<&str> {
+fn stems(words: &Words) -> BTreeSet<&str> {
     let mut stems = BTreeSet::new();
-    for Word { text, kind } in words {
+    for Word { text, kind } in words.iter() {
         let tells = match kind {
             WordKind::Ideograph => true,
             WordKind::Plain => text.chars().nth(3).is_some() || text.contains(char::is_numeric),

@@ -3,7 +3,8 @@
 //! A clause starts in lower case and ends without a full stop. It puts fields before the words that
 //! they match, and quotes everything that a catalog or a request contributes.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
+use std::fmt;
 
 use super::super::ranking::{RankingEvidence, RequestRanking};
 use crate::access::Access;
@@ -29,6 +30,28 @@ const QUOTED_CHARS: usize = 80;
 const MENTIONED_SHARE: f32 = 0.05;
 /// The least similarity of two words that are mentioned as similar.
 const SIMILAR_WORDS: f32 = 0.3;
+/// The usual length of a reason, in bytes.
+const TYPICAL_BYTES: usize = 240;
+
+/// The clauses of a reason, written one after the other.
+#[derive(Default)]
+pub(super) struct Clauses(String);
+
+impl Clauses {
+    fn add(&mut self, clause: fmt::Arguments<'_>) {
+        if self.0.is_empty() {
+            self.0.reserve(TYPICAL_BYTES);
+        } else {
+            self.0.push_str("; ");
+        }
+        fmt::write(&mut self.0, clause).expect("a text takes all that is written to it");
+    }
+
+    /// Returns the text; `None` if there are no clauses.
+    pub(super) fn into_text(self) -> Option<String> {
+        Some(self.0).filter(|text| !text.is_empty())
+    }
+}
 
 /// Writes the reason of a pick.
 pub(super) fn reason(
@@ -38,100 +61,103 @@ pub(super) fn reason(
     provenance: &Provenance,
     reranker: Option<&str>,
 ) -> String {
-    let mut clauses = inclusion_clauses(provenance);
+    let mut clauses = Clauses::default();
+    add_inclusion(provenance, &mut clauses);
     match ranked.evidence() {
         RankingEvidence::CatalogOrder => {
-            clauses.push("in catalog order, because the ranking failed".to_owned());
+            clauses.add(format_args!("in catalog order, because the ranking failed"));
         }
         RankingEvidence::Scorer(ranking) => match ranking.scores.get(&id) {
             Some(Score {
                 reason: Some(reason),
                 ..
-            }) => clauses.push(reason.clone()),
-            Some(score) => {
-                clauses.push(format!("score {:.2} from {}", score.score, ranking.scorer));
+            }) => clauses.add(format_args!("{reason}")),
+            Some(Score { score, .. }) => {
+                clauses.add(format_args!("score {score:.2} from {}", ranking.scorer));
             }
             None => {}
         },
         RankingEvidence::Fused(_) => match &provenance.covers {
-            Some(cover) => clauses.extend(subquery_clauses(cover)),
-            None => clauses.extend(evidence_clauses(provenance, tool)),
+            Some(cover) => add_subquery(cover, &mut clauses),
+            None => add_evidence(provenance, tool, &mut clauses),
         },
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) =
         (reranker, provenance.rerank)
         && before != after
     {
-        clauses.push(format!(
+        clauses.add(format_args!(
             "reranked from place {before} to {after} by {reranker}"
         ));
     }
-    clauses.extend(missing_requirements(provenance));
-    if clauses.is_empty() {
-        clauses.push("no evidence found".to_owned());
+    add_missing_requirements(provenance, &mut clauses);
+    if clauses.0.is_empty() {
+        clauses.add(format_args!("no evidence found"));
     }
     if tool.untrusted {
-        clauses.push("untrusted source".to_owned());
+        clauses.add(format_args!("untrusted source"));
     }
-    clauses.extend(approval_clause(tool, access));
-    clauses.join("; ")
+    add_approval(tool, access, &mut clauses);
+    clauses.0
 }
 
-/// Writes the clauses for everything except a score that keeps a tool among the picks.
-fn inclusion_clauses(provenance: &Provenance) -> Vec<String> {
-    let mut clauses = Vec::new();
+/// Adds the clauses for everything except a score that keeps a tool among the picks.
+fn add_inclusion(provenance: &Provenance, clauses: &mut Clauses) {
     if let Some(name) = &provenance.named {
-        clauses.push(format!("named in the request as {name:?}"));
+        clauses.add(format_args!("named in the request as {name:?}"));
     }
     if provenance.always_included {
-        clauses.push("always included by the caller".to_owned());
+        clauses.add(format_args!("always included by the caller"));
     }
     if provenance.fallback {
-        clauses.push("fallback, because no other tool is likely to fit".to_owned());
+        clauses.add(format_args!(
+            "fallback, because no other tool is likely to fit"
+        ));
     }
     if let Some(name) = &provenance.in_use {
-        clauses.push(format!("in use as {name:?}"));
+        clauses.add(format_args!("in use as {name:?}"));
     }
     match &provenance.needed_by[..] {
         [] => {}
-        [skill] => clauses.push(format!("needed by the skill {skill:?}")),
-        skills => clauses.push(format!("needed by the skills {}", quote_all(skills))),
+        [skill] => clauses.add(format_args!("needed by the skill {skill:?}")),
+        skills => clauses.add(format_args!("needed by the skills {}", quote_all(skills))),
     }
     if !provenance.required_by.is_empty() {
-        clauses.push(format!(
+        clauses.add(format_args!(
             "required by {}",
             quote_all(&provenance.required_by)
         ));
     }
-    clauses
 }
 
 /// `requires ineligible tool "a"`.
-fn missing_requirements(provenance: &Provenance) -> Option<String> {
+fn add_missing_requirements(provenance: &Provenance, clauses: &mut Clauses) {
     let tools = &provenance.requires_ineligible;
-    if tools.is_empty() {
-        return None;
+    if !tools.is_empty() {
+        let noun = if tools.len() == 1 { "tool" } else { "tools" };
+        clauses.add(format_args!(
+            "requires ineligible {noun} {}",
+            quote_all(tools)
+        ));
     }
-    let noun = if tools.len() == 1 { "tool" } else { "tools" };
-    Some(format!("requires ineligible {noun} {}", quote_all(tools)))
 }
 
 /// `calls need approval by owner`.
-fn approval_clause(tool: &Tool, access: &Access) -> Option<String> {
+fn add_approval(tool: &Tool, access: &Access, clauses: &mut Clauses) {
     if let Some(safety) = &tool.safety
         && !safety.required_approvals.is_empty()
     {
         let approvers = list(&safety.required_approvals, ", ");
-        return Some(format!("calls need approval by {approvers}"));
+        clauses.add(format_args!("calls need approval by {approvers}"));
+    } else if access.must_be_approved(tool) {
+        clauses.add(format_args!(
+            "calls need approval: not known to be read-only"
+        ));
     }
-    if access.must_be_approved(tool) {
-        return Some("calls need approval: not known to be read-only".to_owned());
-    }
-    None
 }
 
-/// Writes the clauses of a tool that was picked for one subquery.
-fn subquery_clauses(
+/// Adds the clauses of a tool that was picked for one subquery.
+fn add_subquery(
     CoverEvidence {
         part,
         score,
@@ -139,36 +165,32 @@ fn subquery_clauses(
         semantic,
         examples,
     }: &CoverEvidence,
-) -> Vec<String> {
+    clauses: &mut Clauses,
+) {
     let part = one_line(part, QUOTED_CHARS);
-    let mut clauses = vec![format!("serves the part {part:?} (score {score:.2})")];
+    clauses.add(format_args!("serves the part {part:?} (score {score:.2})"));
     if let Some(examples) = examples {
-        clauses.extend(example_clause(examples));
+        add_example(examples, clauses);
     }
-    clauses.extend(retriever_clauses(keyword.as_ref(), semantic.as_slice()));
-    clauses
+    add_retrievers(keyword.as_ref(), semantic.as_slice(), clauses);
 }
 
-/// Writes the clauses for the evidence of the built-in ranking.
-pub(super) fn evidence_clauses(provenance: &Provenance, tool: &Tool) -> Vec<String> {
-    let mut clauses = Vec::new();
+/// Adds the clauses for the evidence of the built-in ranking.
+pub(super) fn add_evidence(provenance: &Provenance, tool: &Tool, clauses: &mut Clauses) {
     if let Some(examples) = &provenance.examples {
-        clauses.extend(example_clause(examples));
+        add_example(examples, clauses);
     }
-    clauses.extend(retriever_clauses(
-        provenance.keyword.as_ref(),
-        &provenance.semantic,
-    ));
-    clauses.extend(source_clause(provenance, tool));
+    add_retrievers(provenance.keyword.as_ref(), &provenance.semantic, clauses);
+    add_source(provenance, tool, clauses);
     if provenance.in_use.is_none() && is_mostly_context(provenance) {
-        clauses.push("matches the earlier conversation".to_owned());
+        clauses.add(format_args!("matches the earlier conversation"));
     }
     if let Some(CallCooccurrence {
         tool_id, together, ..
     }) = provenance.prior.iter().find_map(|prior| prior.by.first())
     {
         let tasks = if *together == 1 { "task" } else { "tasks" };
-        clauses.push(format!(
+        clauses.add(format_args!(
             "called together with {tool_id:?} (in use) in {together} {tasks}"
         ));
     }
@@ -177,84 +199,73 @@ pub(super) fn evidence_clauses(provenance: &Provenance, tool: &Tool) -> Vec<Stri
         .iter()
         .find_map(|prior| prior.popular.as_ref())
     {
-        clauses.push(format!("called in {tasks} tasks, more than most tools"));
+        clauses.add(format_args!(
+            "called in {tasks} tasks, more than most tools"
+        ));
     }
-    clauses
 }
 
 /// `similar to a request it served: "book me a flight"`, if the example contributes enough.
-fn example_clause(
+fn add_example(
     ExampleEvidence {
         share,
         nearest,
         origin,
         ..
     }: &ExampleEvidence,
-) -> Option<String> {
+    clauses: &mut Clauses,
+) {
     let kind = match origin {
         ExampleOrigin::Definition => "an example in its definition",
         ExampleOrigin::Served => "a request it served",
         ExampleOrigin::Synthetic => "a synthetic example",
     };
-    let is_mentioned = *share >= MENTIONED_SHARE;
-    if !is_mentioned {
-        return None;
+    if *share >= MENTIONED_SHARE {
+        let request = one_line(nearest, QUOTED_CHARS);
+        clauses.add(format_args!("similar to {kind}: {request:?}"));
     }
-    let request = one_line(nearest, QUOTED_CHARS);
-    Some(format!("similar to {kind}: {request:?}"))
 }
 
 /// `best-matching server: mail`.
-fn source_clause(provenance: &Provenance, tool: &Tool) -> Option<String> {
-    let evidence = provenance.fusion.as_ref()?.source?;
-    if !evidence.best {
-        return None;
+fn add_source(provenance: &Provenance, tool: &Tool, clauses: &mut Clauses) {
+    let evidence = provenance.fusion.as_ref().and_then(|fusion| fusion.source);
+    if evidence.is_some_and(|evidence| evidence.best)
+        && let Some(source) = &tool.source
+    {
+        let source = one_line(source, QUOTED_CHARS);
+        let source = plain_or_quoted(&source);
+        clauses.add(format_args!("best-matching server: {source}"));
     }
-    let source = one_line(tool.source.as_deref()?, QUOTED_CHARS);
-    Some(format!(
-        "best-matching server: {}",
-        plain_or_quoted(&source)
-    ))
 }
 
-/// Writes the clauses for matching words, accepted values and semantic similarity.
-fn retriever_clauses(
+/// Adds the clauses for matching words, accepted values and semantic similarity.
+fn add_retrievers(
     keyword: Option<&KeywordEvidence>,
     semantic: &[SemanticEvidence],
-) -> Vec<String> {
-    let mut clauses = Vec::new();
+    clauses: &mut Clauses,
+) {
     if let Some(keyword) = keyword {
-        clauses.extend(matching_words(keyword));
-        clauses.extend(accepted_values(keyword));
+        add_matching_words(keyword, clauses);
+        add_accepted_values(keyword, clauses);
     }
-    if let Some(SemanticEvidence {
-        score,
-        rank,
-        model,
-        stands_in,
-        examples,
-        ..
-    }) = semantic.last()
-    {
+    if let Some(last) = semantic.last() {
         // The contribution of examples has a clause of its own.
-        let score = score - examples.unwrap_or_default();
-        let mut details = Vec::new();
-        if let Some(rank) = rank {
-            details.push(format!("rank {rank}"));
+        let score = last.score - last.examples.unwrap_or_default();
+        match (last.rank, last.stands_in.then_some(&last.model)) {
+            (None, None) => clauses.add(format_args!("semantic similarity {score:.2}")),
+            (Some(rank), None) => {
+                clauses.add(format_args!("semantic similarity {score:.2} (rank {rank})"));
+            }
+            (None, Some(model)) => clauses.add(format_args!(
+                "semantic similarity {score:.2} (fallback model {model:?})"
+            )),
+            (Some(rank), Some(model)) => clauses.add(format_args!(
+                "semantic similarity {score:.2} (rank {rank}, fallback model {model:?})"
+            )),
         }
-        if *stands_in {
-            details.push(format!("fallback model {model:?}"));
-        }
-        let details = if details.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", details.join(", "))
-        };
-        clauses.push(format!("semantic similarity {score:.2}{details}"));
         let words = semantic.iter().flat_map(|semantic| &semantic.words);
-        clauses.extend(similar_words(words, keyword));
+        add_similar_words(words, keyword, clauses);
     }
-    clauses
 }
 
 /// Returns `true` if at least half of a weighted sum comes from the context of the request.
@@ -275,54 +286,49 @@ fn is_mostly_context(provenance: &Provenance) -> bool {
 }
 
 /// `name and description match "flights" (as "flight") and "Oslo"`, the weightiest words first.
-fn matching_words(evidence: &KeywordEvidence) -> Option<String> {
-    let mut terms: Vec<&TermEvidence> = evidence
-        .terms
-        .iter()
-        .filter(|term| term.kind == TermKind::Word)
-        .collect();
+fn add_matching_words(evidence: &KeywordEvidence, clauses: &mut Clauses) {
+    let is_word = |term: &&TermEvidence| term.kind == TermKind::Word;
+    let mut terms: Vec<&TermEvidence> = evidence.terms.iter().filter(is_word).collect();
     if terms.is_empty() {
-        return None;
+        return;
     }
     terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
     let hidden_words = terms.len().saturating_sub(QUOTED_WORDS);
     terms.truncate(QUOTED_WORDS);
-    let mut fields = Vec::new();
-    let mut labels = Vec::new();
-    for field in Field::ALL.into_iter().chain([Field::Instructions]) {
-        if terms.iter().any(|term| term.fields.contains(&field)) {
-            fields.push(field);
-            labels.push(field.label());
-        }
-    }
+    let fields: Vec<Field> = Field::ALL
+        .into_iter()
+        .chain([Field::Instructions])
+        .filter(|field| terms.iter().any(|term| term.fields.contains(field)))
+        .collect();
     let is_singular = matches!(
         fields[..],
         [Field::Name | Field::Title | Field::Description]
     );
     let verb = if is_singular { "matches" } else { "match" };
-    let mut words = Vec::with_capacity(terms.len());
-    for term in terms {
-        words.push(quote_term(term));
-    }
-    let words = if hidden_words > 0 {
-        format!("{} and {hidden_words} more", words.join(", "))
+    let fields = enumerate(&fields, |field, f| f.write_str(field.label()));
+    if hidden_words > 0 {
+        let words = join(&terms, |term, f| quote_term(term, f));
+        clauses.add(format_args!(
+            "{fields} {verb} {words} and {hidden_words} more"
+        ));
     } else {
-        enumerate(&words)
-    };
-    Some(format!("{} {verb} {words}", enumerate(&labels)))
+        let words = enumerate(&terms, |term, f| quote_term(term, f));
+        clauses.add(format_args!("{fields} {verb} {words}"));
+    }
 }
 
 /// `"flights" (as "flight")`: the word of the request, and that of the tool if it differs.
-fn quote_term(TermEvidence { word, meets, .. }: &TermEvidence) -> String {
+fn quote_term(term: &TermEvidence, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let TermEvidence { word, meets, .. } = term;
     if is_same_word(word, meets) {
-        format!("{word:?}")
+        write!(f, "{word:?}")
     } else {
-        format!("{word:?} (as {meets:?})")
+        write!(f, "{word:?} (as {meets:?})")
     }
 }
 
 /// `accepts a path ("notes.txt") and a date ("3 June")`, the weightiest kinds first.
-fn accepted_values(evidence: &KeywordEvidence) -> Option<String> {
+fn add_accepted_values(evidence: &KeywordEvidence, clauses: &mut Clauses) {
     let mut values: Vec<(&TermEvidence, ValueKind)> = Vec::new();
     for term in &evidence.terms {
         if let Some(kind) = term.value {
@@ -330,57 +336,45 @@ fn accepted_values(evidence: &KeywordEvidence) -> Option<String> {
         }
     }
     if values.is_empty() {
-        return None;
+        return;
     }
     values.sort_by(|(a, _), (b, _)| b.contribution.total_cmp(&a.contribution));
     values.truncate(QUOTED_VALUES);
-    let mut labels = Vec::with_capacity(values.len());
-    for (term, kind) in values {
-        labels.push(format!("{} ({:?})", kind.label(), term.word));
-    }
-    Some(format!("accepts {}", enumerate(&labels)))
+    let values = enumerate(&values, |(term, kind), f| {
+        write!(f, "{} ({:?})", kind.label(), term.word)
+    });
+    clauses.add(format_args!("accepts {values}"));
 }
 
 /// `similar words: "smaller" ~ "size" in description`, the weightiest words first. Words that
-/// match as keywords are left out; `None` if no two words are similar enough.
-fn similar_words<'a>(
+/// match as keywords are left out, and so is the clause if no two words are similar enough.
+fn add_similar_words<'a>(
     words: impl Iterator<Item = &'a WordEvidence>,
     keyword: Option<&KeywordEvidence>,
-) -> Option<String> {
-    let is_keyword = |word: &str| {
-        keyword.is_some_and(|keyword| {
-            keyword
-                .terms
-                .iter()
-                .any(|term| is_same_word(&term.word, word))
-        })
-    };
-    let mut pairs = Vec::new();
-    for pair in words {
-        if pair.similarity >= SIMILAR_WORDS && !is_keyword(&pair.word) {
-            pairs.push(quote_pair(pair));
-        }
-        if pairs.len() == QUOTED_PAIRS {
-            break;
-        }
+    clauses: &mut Clauses,
+) {
+    let terms = keyword.map_or(&[][..], |keyword| &keyword.terms);
+    let is_keyword = |word: &str| terms.iter().any(|term| is_same_word(&term.word, word));
+    let pairs: Vec<&WordEvidence> = words
+        .filter(|pair| pair.similarity >= SIMILAR_WORDS && !is_keyword(&pair.word))
+        .take(QUOTED_PAIRS)
+        .collect();
+    if !pairs.is_empty() {
+        let pairs = join(&pairs, |pair, f| quote_pair(pair, f));
+        clauses.add(format_args!("similar words: {pairs}"));
     }
-    if pairs.is_empty() {
-        return None;
-    }
-    Some(format!("similar words: {}", pairs.join(", ")))
 }
 
 /// `"smaller" ~ "size" in description`.
-fn quote_pair(
-    WordEvidence {
+fn quote_pair(pair: &WordEvidence, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let WordEvidence {
         word, meets, field, ..
-    }: &WordEvidence,
-) -> String {
+    } = pair;
     let field = field.label();
     if is_same_word(word, meets) {
-        format!("{word:?} in {field}")
+        write!(f, "{word:?} in {field}")
     } else {
-        format!("{word:?} ~ {meets:?} in {field}")
+        write!(f, "{word:?} ~ {meets:?} in {field}")
     }
 }
 
@@ -409,19 +403,40 @@ fn plain_or_quoted(name: &str) -> Cow<'_, str> {
 }
 
 /// `"a"`, `"a" and "b"`, `"a", "b" and "c"`.
-fn quote_all(names: &[String]) -> String {
-    let mut quoted = Vec::with_capacity(names.len());
-    for name in names {
-        quoted.push(format!("{name:?}"));
-    }
-    enumerate(&quoted)
+fn quote_all(names: &[String]) -> impl fmt::Display {
+    enumerate(names, |name, f| write!(f, "{name:?}"))
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn enumerate<T: Borrow<str>>(items: &[T]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.borrow().to_owned(),
-        [first @ .., last] => format!("{} and {}", first.join(", "), last.borrow()),
-    }
+fn enumerate<T>(
+    items: &[T],
+    write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> impl fmt::Display {
+    separate(items, " and ", write)
+}
+
+/// `a`, `a, b`, `a, b, c`.
+fn join<T>(
+    items: &[T],
+    write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> impl fmt::Display {
+    separate(items, ", ", write)
+}
+
+/// Writes items with commas between them, and `last` before the last one.
+fn separate<T>(
+    items: &[T],
+    last: &str,
+    write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        for (position, item) in items.iter().enumerate() {
+            if position > 0 {
+                let is_last = position + 1 == items.len();
+                f.write_str(if is_last { last } else { ", " })?;
+            }
+            write(item, f)?;
+        }
+        Ok(())
+    })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::request::ResolvedRequest;
 use super::super::retrieval::{NearSearch, Retrieval, SubqueryRetrieval};
 use crate::fuse::{CalibratedScores, Fusion, Mode};
-use crate::ranking::{Ranking, ToolId, top_k};
+use crate::ranking::{Ranking, ToolId};
 use crate::reading::scope;
 use crate::retrieve::FoundTerm;
 use crate::sequences::Prior;
@@ -36,10 +36,8 @@ impl Subquery<'_> {
             return Ranking::new();
         }
         let least = self.fused.calibration.value_at(options.min_score);
-        top_k(
-            self.fused.scores.candidates(request.rankable(), least),
-            options.max_candidates,
-        )
+        let scores = &self.fused.scores;
+        scores.best_candidates(request.rankable(), least, options.max_candidates)
     }
 }
 
