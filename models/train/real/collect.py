@@ -10,7 +10,7 @@ network, sends `initialize` and `tools/list`, and removes the installation. It w
 - OUT/failed.tsv: the servers without definitions, and the reason.
 
 Keep OUT outside the repository: definitions belong to their authors. A collected server is cached, so an interrupted run
-continues. Needs Linux, Python 3.13, node, npm, uv and util-linux (`unshare`, `setpriv`).
+continues, and one that failed is tried again. Needs Linux, Python 3.13, node, npm, uv and util-linux (`unshare`, `setpriv`).
 """
 
 import argparse
@@ -34,6 +34,8 @@ INSTALL_SECONDS = 180
 INSTALL_MEGABYTES = 320
 SERVER_SECONDS = 60
 PROTOCOL = "2025-11-25"
+# The only packages that may be built from their sources: many servers need them, and they have no wheels.
+BUILT = ("langdetect", "pyaes", "sgmllib3k")
 # In new namespaces, only loopback and the server's own folder remain usable; the file system is read-only, and the
 # capabilities to change that are dropped.
 SANDBOX = """
@@ -94,14 +96,15 @@ def install(row, folder, cache):
         "HOME": str(folder / "home"),
     }
     if row["registry"] == "npm":
-        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--silent"]
+        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--allow-git=none"]
         command += ["--before", row["as_of"], f"{row['package']}@{row['version']}"]
         (folder / "package.json").write_text("{}")
         run_quietly(command, environment, folder)
     else:
         run_quietly(["uv", "venv", "--quiet", "--python", "3.13", "venv"], environment, folder)
-        command = ["uv", "pip", "install", "--quiet", "--no-build", "--python", "venv/bin/python"]
-        command += ["--exclude-newer", row["as_of"], f"{row['package']}=={row['version']}"]
+        command = ["uv", "pip", "install", "--quiet", "--python", "venv/bin/python", "--exclude-newer", row["as_of"]]
+        command += ["--only-binary", ":all:", *(f"--no-binary={name}" for name in BUILT)]
+        command.append(f"{row['package']}=={row['version']}")
         run_quietly(command, environment, folder)
     size = sum(path.lstat().st_size for path in folder.rglob("*")) // 1_000_000
     if size > INSTALL_MEGABYTES:
@@ -109,19 +112,27 @@ def install(row, folder, cache):
 
 
 def stated_licence(row, folder):
-    """Reads the licence from the metadata of the installed package."""
+    """Reads the licence from the metadata of the installed package, or else from its licence file."""
     if row["registry"] == "npm":
-        package = json.loads((folder / "node_modules" / row["package"] / "package.json").read_text(encoding="utf-8"))
-        licence = package.get("license") or "not stated"
-        return licence if isinstance(licence, str) else licence.get("type", "not stated")
-    script = (
-        "import importlib.metadata, sys; metadata = importlib.metadata.metadata(sys.argv[1])\n"
-        "named = [text.split('::')[-1] for text in metadata.get_all('Classifier', []) if text.startswith('License')]\n"
-        "print((metadata.get('License-Expression') or metadata.get('License') or ' '.join(named)).strip())"
-    )
-    command = [folder / "venv/bin/python", "-c", script, row["package"]]
-    lines = subprocess.run(command, capture_output=True, text=True).stdout.strip().splitlines()
-    return lines[0].strip()[:80] if lines else "not stated"
+        installed = folder / "node_modules" / row["package"]
+        licence = json.loads((installed / "package.json").read_text(encoding="utf-8")).get("license") or ""
+        licence = licence if isinstance(licence, str) else licence.get("type", "")
+    else:
+        script = (
+            "import importlib.metadata, sys; metadata = importlib.metadata.metadata(sys.argv[1])\n"
+            "named = [text.split('::')[-1] for text in metadata.get_all('Classifier', []) if text.startswith('License')]\n"
+            "print((metadata.get('License-Expression') or metadata.get('License') or ' '.join(named)).strip())"
+        )
+        command = [folder / "venv/bin/python", "-c", script, row["package"]]
+        licence = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        name = row["package"].replace("-", "_").replace(".", "_")
+        installed = next(folder.glob(f"venv/lib/*/site-packages/{name}-*.dist-info"), folder)
+    if licence:
+        return licence.splitlines()[0].strip()[:80]
+    files = sorted(path for path in installed.rglob("LICEN[SC]E*") if "node_modules" not in path.relative_to(installed).parts)
+    if not files:
+        return "not stated"
+    return "LICENSE file: " + " ".join(files[0].read_text(encoding="utf-8", errors="replace").split())[:60]
 
 
 def write_dummies(folder):
@@ -184,6 +195,8 @@ def server_environment(row, folder):
         "TMPDIR": str(folder / "home/tmp"),
         "LANG": "C.UTF-8",
         "NO_COLOR": "1",
+        # Sets of Python appear in some schemas; their order must not change between runs.
+        "PYTHONHASHSEED": "0",
     }
     return defaults | values
 
@@ -354,8 +367,15 @@ def wait_while_paused(options):
 
 
 def cached_path(row, options):
-    digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
+    recipe = {name: value for name, value in row.items() if name != "licence"}
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     return options.cache / "collected" / f"{row['id']}-{digest}.json"
+
+
+def load_outcome(row, options):
+    """Reads what the cache has about a server: its records, the reason of a failure, or nothing."""
+    path = cached_path(row, options)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def collect_or_report(row, options):
@@ -377,12 +397,10 @@ def write_output(rows, options):
     """Writes all that has been collected, in the order of servers.tsv, and returns the totals."""
     servers, tools, failures = [], [], []
     for row in rows:
-        path = cached_path(row, options)
-        if not path.exists():
-            continue
-        outcome = json.loads(path.read_text(encoding="utf-8"))
+        outcome = load_outcome(row, options)
         if "failed" in outcome:
             failures.append(f"{row['id']}\t{row['package']}\t{outcome['failed']}\n")
+        if "server" not in outcome:
             continue
         servers.append(json.dumps(outcome["server"], ensure_ascii=False) + "\n")
         tools += [json.dumps(tool, ensure_ascii=False) + "\n" for tool in outcome["tools"]]
@@ -419,7 +437,7 @@ def main():
     if options.only:
         wanted = [row for row in rows if row["id"] in options.only]
     else:
-        wanted = [row for row in rows if options.fresh or not cached_path(row, options).exists()]
+        wanted = [row for row in rows if options.fresh or "server" not in load_outcome(row, options)]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for _ in pool.map(lambda row: collect_or_report(row, options), wanted):
             write_output(rows, options)
