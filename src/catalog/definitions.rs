@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 
 use super::definition::Tool;
+use super::grouping::Grouping;
 use super::stats::ShardContext;
 use crate::saved::{SavedError, SavedFile};
 
@@ -37,6 +38,9 @@ pub(super) trait Definitions: Debug + Send + Sync {
     /// Returns a serialised definition.
     fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError>;
 
+    /// Returns the tools grouped by policy and source.
+    fn grouping(&self) -> &Arc<Grouping>;
+
     /// Returns the memory for finding definitions that are not in memory, in bytes.
     fn memory(&self) -> usize {
         0
@@ -53,25 +57,47 @@ pub(super) trait Definitions: Debug + Send + Sync {
     }
 }
 
-impl Definitions for Vec<Arc<Tool>> {
+/// Definitions that are all in memory.
+#[derive(Debug)]
+pub(super) struct DefinitionsInMemory {
+    tools: Vec<Arc<Tool>>,
+    /// Made when it is first used: most changes of a catalog are followed by others.
+    grouping: OnceLock<Arc<Grouping>>,
+}
+
+impl From<Vec<Arc<Tool>>> for DefinitionsInMemory {
+    fn from(tools: Vec<Arc<Tool>>) -> Self {
+        Self {
+            tools,
+            grouping: OnceLock::new(),
+        }
+    }
+}
+
+impl Definitions for DefinitionsInMemory {
     fn len(&self) -> usize {
-        self.len()
+        self.tools.len()
     }
 
     fn id(&self, index: usize) -> &str {
-        &self[index].id
+        &self.tools[index].id
     }
 
     fn definition(&self, index: usize) -> Result<&Arc<Tool>, SavedError> {
-        Ok(&self[index])
+        Ok(&self.tools[index])
     }
 
     fn all(&self) -> Result<&[Arc<Tool>], SavedError> {
-        Ok(self)
+        Ok(&self.tools)
     }
 
     fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
-        Ok(serialise(&self[index]).into())
+        Ok(serialise(&self.tools[index]).into())
+    }
+
+    fn grouping(&self) -> &Arc<Grouping> {
+        let tools = self.tools.iter().map(|tool| &**tool);
+        self.grouping.get_or_init(|| Arc::new(Grouping::new(tools)))
     }
 }
 

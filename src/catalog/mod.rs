@@ -46,7 +46,7 @@ pub use aliases::{is_reserved, known_for, reserved};
 pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use definition::{Effects, READ_ONLY, is_read_only};
-use definitions::{Definitions, serialise};
+use definitions::{Definitions, DefinitionsInMemory, serialise};
 pub(crate) use definitions::{Digest, LazyTool};
 pub use detail::Detail;
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
@@ -100,7 +100,6 @@ struct ToolTable {
     sources: Sources,
     /// The tools that have examples, in registration order.
     exemplified: Vec<ToolId>,
-    grouping: Arc<Grouping>,
     /// The SHA-256 over all digests.
     digest: String,
 }
@@ -281,12 +280,9 @@ impl Catalog {
                 exemplified.push(ToolId::from_index(index));
             }
         }
-        let groups = || {
-            let sources = Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
-            (sources, Grouping::new(tools.iter().map(|tool| &**tool)))
-        };
-        let ((texts, id_tools), ((sources, grouping), digests)) =
-            rayon::join(ids, || rayon::join(groups, || digests(&tools, previous)));
+        let sources = || Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
+        let ((texts, id_tools), (sources, digests)) =
+            rayon::join(ids, || rayon::join(sources, || digests(&tools, previous)));
         let digests = digests?;
         let table = ToolTable {
             ids: Arc::new(ToolIds {
@@ -295,10 +291,9 @@ impl Catalog {
             }),
             sources,
             exemplified,
-            grouping: Arc::new(grouping),
             digest: digest(&digests),
             digests,
-            definitions: Box::new(tools),
+            definitions: Box::new(DefinitionsInMemory::from(tools)),
         };
         Ok(Self::from_table(table, options))
     }
@@ -437,11 +432,10 @@ impl Catalog {
             definitions,
             digests,
             ids,
-            grouping,
             ..
         } = &*self.tools;
         let by_id = ids.texts.memory() + size_of_val(&*ids.tools);
-        let groups = size_of_val(&*grouping.group_by_tool);
+        let groups = size_of_val(&*self.grouping().group_by_tool);
         by_id + groups + size_of_val(&**digests) + definitions.memory()
     }
 
@@ -452,7 +446,7 @@ impl Catalog {
 
     /// Returns the tools grouped by policy and source.
     pub(crate) fn grouping(&self) -> &Arc<Grouping> {
-        &self.tools.grouping
+        self.tools.definitions.grouping()
     }
 
     /// Returns one tool for each policy; for a shard, for each policy of the full catalog.

@@ -31,6 +31,7 @@ pub struct ShardTool {
 #[derive(Debug)]
 struct ShardDefinitions {
     tools: Vec<Arc<LazyTool>>,
+    grouping: Arc<Grouping>,
     all: AllDefinitions,
     context: ShardContext,
 }
@@ -62,6 +63,10 @@ impl Definitions for ShardDefinitions {
 
     fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
         Ok(self.tools[index].serialised())
+    }
+
+    fn grouping(&self) -> &Arc<Grouping> {
+        &self.grouping
     }
 
     fn memory(&self) -> usize {
@@ -152,8 +157,8 @@ impl Catalog {
             exemplified,
             digest: stats.digest.clone(),
             digests: tools.iter().map(|entry| entry.digest).collect(),
-            grouping: Arc::new(Grouping::new(outlines)),
             definitions: Box::new(ShardDefinitions {
+                grouping: Arc::new(Grouping::new(outlines)),
                 tools: tools.iter().map(|entry| Arc::clone(&entry.tool)).collect(),
                 all: AllDefinitions::default(),
                 context: ShardContext {

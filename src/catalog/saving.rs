@@ -54,6 +54,7 @@ struct SavedDefinitions {
     id_positions: Vec<u32>,
     loaded: Vec<OnceLock<Arc<Tool>>>,
     all: AllDefinitions,
+    grouping: Arc<Grouping>,
 }
 
 impl SavedDefinitions {
@@ -82,6 +83,7 @@ impl SavedDefinitions {
             ids: Arc::clone(ids),
             id_positions,
             all: AllDefinitions::default(),
+            grouping: Arc::new(Grouping::open(file, digests.len())?),
         })
     }
 
@@ -130,6 +132,10 @@ impl Definitions for SavedDefinitions {
 
     fn serialised(&self, index: usize) -> Result<Cow<'_, [u8]>, SavedError> {
         Ok(self.bytes(index)?.into())
+    }
+
+    fn grouping(&self) -> &Arc<Grouping> {
+        &self.grouping
     }
 
     fn memory(&self) -> usize {
@@ -215,7 +221,6 @@ impl Catalog {
             sources: Sources::open(&file, tools)?,
             exemplified: exemplified.into_iter().map(ToolId).collect(),
             digest,
-            grouping: Arc::new(Grouping::open(&file, tools)?),
             digests,
         };
         Ok(Self {
@@ -242,7 +247,6 @@ impl Catalog {
             ids,
             sources,
             exemplified,
-            grouping,
             ..
         } = &*self.tools;
         writer.numbers(DIGESTS, digests)?;
@@ -251,7 +255,7 @@ impl Catalog {
         sources.save(writer)?;
         let exemplified: Vec<u32> = exemplified.iter().map(|tool| tool.0).collect();
         writer.numbers(EXEMPLIFIED, &exemplified)?;
-        grouping.save(writer)?;
+        self.grouping().save(writer)?;
         let options = self.options.clone();
         let settings = SavedOptions {
             conflicts: options.conflicts,
