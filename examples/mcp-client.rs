@@ -85,7 +85,7 @@ async fn list_tools(configuration: &Configuration) -> Vec<CatalogFile> {
                 if let Some(reason) = &listing.incomplete {
                     eprintln!("warning: {}: some tools are missing: {reason}", server.name);
                 }
-                files.push(CatalogFile::from_server(&server.name, &listing.tools));
+                files.push(CatalogFile::from_server(&server.name, &*listing.tools));
             }
             Err(error) => eprintln!("warning: {error}"),
         }

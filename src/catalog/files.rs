@@ -57,12 +57,15 @@ impl CatalogFile {
     /// server must not declare trust, or attribute its tools to another source. A tool is left out
     /// if it is invalid or has the name of an earlier one, with a notice in
     /// [`Catalog::notices`](super::Catalog::notices).
-    pub fn from_server(name: &str, tools: &[Value]) -> Self {
-        let tools = Value::Array(tools.iter().map(keep_mcp_members).collect());
+    pub fn from_server<'a>(name: &str, tools: impl IntoIterator<Item = &'a Value>) -> Self {
+        let tools = tools
+            .into_iter()
+            .map(|tool| keep_mcp_members(tool).to_string());
+        let tools: Vec<String> = tools.collect();
         let origin = format!("MCP server {}", marked(name, MAX_NAME_CHARS));
         Self {
             origin,
-            bytes: tools.to_string().into_bytes(),
+            bytes: format!("[{}]", tools.join(",")).into_bytes(),
             source: Some(name.to_owned()),
             is_live: true,
         }

@@ -234,7 +234,7 @@ impl Checks<'_> {
                         )));
                     }
                     report.tokens = Tokenizer::O200k.count(&json!(tools).to_string());
-                    files.push(CatalogFile::from_server(&server.name, &tools));
+                    files.push(CatalogFile::from_server(&server.name, &*tools));
                     if let Some(reason) = incomplete {
                         report.state = ServerState::Incomplete;
                         report.why = Some(output::line(reason));

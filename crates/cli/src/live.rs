@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -187,7 +188,7 @@ impl LiveArgs {
             if let Some(tools) = tools {
                 answers
                     .files
-                    .push(CatalogFile::from_server(&server.name, &tools));
+                    .push(CatalogFile::from_server(&server.name, &*tools));
                 answers.servers.push(server.clone());
             }
         }
@@ -195,7 +196,7 @@ impl LiveArgs {
     }
 
     /// Lists the tools of one server. Also returns a message if tools are missing.
-    async fn server_tools(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
+    async fn server_tools(&self, server: &Server) -> (Option<Arc<[Value]>>, Option<String>) {
         let cache = cache();
         let cached = cache.as_ref().and_then(|cache| cache.get(server));
         match cached {

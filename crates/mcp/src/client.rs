@@ -87,17 +87,13 @@ impl Connection {
     /// The reason why not one page arrived by the deadline. If only later pages are missing,
     /// [`Listing::incomplete`] has the reason.
     pub async fn tools(&self, deadline: Instant, limits: &Limits) -> Result<Listing, String> {
-        let mut listing = Listing {
-            protocol: self.protocol(),
-            instructions: self.instructions(),
-            ..Listing::default()
-        };
+        let mut tools = Vec::new();
         let list_limits = ListLimits {
             pages: limits.pages,
             items: limits.tools,
             bytes: limits.bytes,
         };
-        let pages = self.fetch_items(ListKind::Tools, &list_limits, &mut listing.tools);
+        let pages = self.fetch_items(ListKind::Tools, &list_limits, &mut tools);
         let time = deadline.saturating_duration_since(Instant::now());
         let result = match timeout_at(deadline.into(), pages).await {
             Ok(Ok(())) => Ok(()),
@@ -105,13 +101,16 @@ impl Connection {
             Ok(Err(ListFailure::Limit(reason))) => Err(reason),
             Err(_) => Err(timeout_message(time)),
         };
-        match result {
-            Ok(()) => Ok(listing),
-            Err(message) if !listing.tools.is_empty() => Ok(Listing {
-                incomplete: Some(message),
-                ..listing
-            }),
-            Err(message) => Err(message),
-        }
+        let incomplete = match result {
+            Ok(()) => None,
+            Err(message) if tools.is_empty() => return Err(message),
+            Err(message) => Some(message),
+        };
+        Ok(Listing {
+            tools: tools.into(),
+            incomplete,
+            protocol: self.protocol(),
+            instructions: self.instructions(),
+        })
     }
 }

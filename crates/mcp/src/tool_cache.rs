@@ -1,5 +1,6 @@
 //! A cache on disk for the tool lists of servers, and for the handshakes that worked.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,14 +34,14 @@ pub struct ToolListCache {
 /// The content of a cache file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CachedToolList {
+struct CachedToolList<'t> {
     version: u32,
     /// Time of the list, in seconds since 1970.
     #[serde(rename = "taken")]
     saved_at: u64,
     /// SHA-256 of the tools and the instructions.
     digest: String,
-    tools: Vec<Value>,
+    tools: Cow<'t, [Value]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instructions: Option<String>,
 }
@@ -73,28 +74,32 @@ impl ToolListCache {
     /// Returns the cached listing of a server and its age; `None` if there is no intact file.
     pub fn get(&self, server: &Server) -> Option<(Listing, Duration)> {
         let bytes = self.read_own_file(&self.file_path(server, "json"))?;
-        let cached: CachedToolList = serde_json::from_slice(&bytes).ok()?;
-        let age = age_of(cached.saved_at);
-        let mut listing = Listing {
-            tools: cached.tools,
+        let cached: CachedToolList<'_> = serde_json::from_slice(&bytes).ok()?;
+        let digest = digest(&cached.tools, cached.instructions.as_deref())?;
+        if cached.version != VERSION || cached.digest != digest {
+            return None;
+        }
+        let mut tools = cached.tools.into_owned();
+        server.tools.retain(&mut tools);
+        let listing = Listing {
+            tools: tools.into(),
             instructions: cached.instructions,
             ..Listing::default()
         };
-        if cached.version != VERSION || cached.digest != digest(&listing) {
-            return None;
-        }
-        server.tools.retain(&mut listing.tools);
-        Some((listing, age))
+        Some((listing, age_of(cached.saved_at)))
     }
 
     /// Saves the listing of a server. If the file cannot be written, the next start asks the
     /// server again.
     pub fn put(&self, server: &Server, listing: &Listing) {
+        let Some(digest) = digest(&listing.tools, listing.instructions.as_deref()) else {
+            return;
+        };
         let cached = CachedToolList {
             version: VERSION,
             saved_at: seconds_since_epoch(),
-            digest: digest(listing),
-            tools: listing.tools.clone(),
+            digest,
+            tools: Cow::Borrowed(&listing.tools),
             instructions: listing.instructions.clone(),
         };
         self.write(&self.file_path(server, "json"), &cached);
@@ -194,12 +199,13 @@ fn age_of(saved_at: u64) -> Duration {
         .unwrap_or(Duration::MAX)
 }
 
-fn digest(listing: &Listing) -> String {
-    let mut text = json!(listing.tools).to_string();
-    if let Some(instructions) = &listing.instructions {
+/// Returns the digest of a listing; `None` if it cannot be written as JSON.
+fn digest(tools: &[Value], instructions: Option<&str>) -> Option<String> {
+    let mut text = serde_json::to_string(tools).ok()?;
+    if let Some(instructions) = instructions {
         text.push_str(&json!(instructions).to_string());
     }
-    hex(text.as_bytes())
+    Some(hex(text.as_bytes()))
 }
 
 fn hex(bytes: &[u8]) -> String {

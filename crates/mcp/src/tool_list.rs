@@ -1,5 +1,7 @@
 //! The list of the tools of a server.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 /// The tools of a server.
@@ -7,7 +9,7 @@ use serde_json::Value;
 #[non_exhaustive]
 pub struct Listing {
     /// The tool definitions, unchanged.
-    pub tools: Vec<Value>,
+    pub tools: Arc<[Value]>,
     /// The reason why tools are missing; `None` if the list is complete.
     pub incomplete: Option<String>,
     /// The protocol revision of the connection.

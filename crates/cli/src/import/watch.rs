@@ -1,6 +1,7 @@
 //! `picktools import mcp --watch`: a catalog that follows the tools of its servers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -26,7 +27,7 @@ type ServerUpdate = (usize, Result<Listing, String>);
 
 /// The watched servers, each with its latest tools.
 pub(super) struct WatchedServers {
-    tools: Vec<(String, Option<Vec<Value>>)>,
+    tools: Vec<(String, Option<Arc<[Value]>>)>,
     /// The reasons of missing tools, by server.
     pub(super) missing: Vec<Option<String>>,
 }

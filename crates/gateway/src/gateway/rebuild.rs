@@ -29,7 +29,7 @@ const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
 /// Reports of upstreams so far.
 #[derive(Default)]
 struct UpstreamReports {
-    tools: BTreeMap<String, Vec<Value>>,
+    tools: BTreeMap<String, Arc<[Value]>>,
     /// The known instructions, by upstream.
     instructions: BTreeMap<String, String>,
     /// The upstreams that have reported, even if only that they are unreachable.
@@ -86,7 +86,7 @@ impl UpstreamReports {
             upstream_tools.push(UpstreamTools {
                 server: upstream.server.clone(),
                 rules: upstream.rules,
-                tools: tools.clone(),
+                tools: Arc::clone(tools),
                 instructions: self.instructions.get(&upstream.server.name).cloned(),
             });
         }

@@ -34,11 +34,8 @@ impl ReviewedTools {
         let mut reviewed = Self::default();
         for upstream in upstream_tools {
             let server = &upstream.server.name;
-            let mut tools = upstream.tools.clone();
-            tools.retain(|tool| tool["name"] != INSTRUCTIONS);
-            reviewed
-                .files
-                .push(CatalogFile::from_server(server, &tools));
+            let file = CatalogFile::from_server(server, upstream.own_tools());
+            reviewed.files.push(file);
             if let Some(instructions) = upstream.given_instructions() {
                 let instructions = instructions.to_owned();
                 reviewed.instructions.insert(server.clone(), instructions);
@@ -55,18 +52,23 @@ impl UpstreamTools {
         (!instructions.trim().is_empty()).then_some(instructions)
     }
 
+    /// Returns the tools, without one that has the name that stands for the instructions.
+    fn own_tools(&self) -> impl Iterator<Item = &Value> {
+        let tools = self.tools.iter();
+        tools.filter(|tool| tool["name"] != INSTRUCTIONS)
+    }
+
     /// Returns the file of the tools, with the instructions as a further tool, for `check`.
     fn checked_file(&self) -> CatalogFile {
-        let mut tools = self.tools.clone();
-        tools.retain(|tool| tool["name"] != INSTRUCTIONS);
-        if let Some(instructions) = self.given_instructions() {
-            tools.push(json!({
+        let instructions = self.given_instructions().map(|instructions| {
+            json!({
                 "name": INSTRUCTIONS,
                 "description": instructions,
                 "inputSchema": {"type": "object"}
-            }));
-        }
-        CatalogFile::from_server(&self.server.name, &tools)
+            })
+        });
+        let tools = self.own_tools().chain(&instructions);
+        CatalogFile::from_server(&self.server.name, tools)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tools of an upstream.
 
+use std::sync::Arc;
+
 use picktools_import::mcp::Server;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::settings::UpstreamRules;
 pub(crate) struct UpstreamTools {
     pub(crate) server: Server,
     pub(crate) rules: UpstreamRules,
-    pub(crate) tools: Vec<Value>,
+    pub(crate) tools: Arc<[Value]>,
     /// Its instructions, empty if it has none; `None` if they are not known.
     pub(crate) instructions: Option<String>,
 }
