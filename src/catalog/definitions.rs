@@ -61,7 +61,7 @@ pub(super) trait Definitions: Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct DefinitionsInMemory {
     tools: Vec<Arc<Tool>>,
-    /// Made when it is first used: most changes of a catalog are followed by others.
+    /// Computed at its first use, because many catalogs are replaced before.
     grouping: OnceLock<Arc<Grouping>>,
 }
 

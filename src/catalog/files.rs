@@ -58,14 +58,18 @@ impl CatalogFile {
     /// if it is invalid or has the name of an earlier one, with a notice in
     /// [`Catalog::notices`](super::Catalog::notices).
     pub fn from_server<'a>(name: &str, tools: impl IntoIterator<Item = &'a Value>) -> Self {
-        let tools = tools
-            .into_iter()
-            .map(|tool| keep_mcp_members(tool).to_string());
-        let tools: Vec<String> = tools.collect();
+        let mut text = String::from("[");
+        for tool in tools {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(&keep_mcp_members(tool).to_string());
+        }
+        text.push(']');
         let origin = format!("MCP server {}", marked(name, MAX_NAME_CHARS));
         Self {
             origin,
-            bytes: format!("[{}]", tools.join(",")).into_bytes(),
+            bytes: text.into_bytes(),
             source: Some(name.to_owned()),
             is_live: true,
         }

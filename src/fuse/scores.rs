@@ -328,7 +328,7 @@ impl FusedScores {
         if best.iter().all(is_candidate) {
             return best;
         }
-        // A tool that is no candidate has taken the place of another one.
+        // A tool that is not a candidate took the place of another one.
         top_k(self.candidates(eligibility, min_value), count)
     }
 

@@ -3,7 +3,8 @@
 use super::fits::Fit;
 use super::*;
 use crate::access::Eligibility;
-use crate::ranking::{ScoredTools, ToolId};
+use crate::ranking::{ScoredTools, ToolId, top_k};
+use crate::sequences::PopularityGain;
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
@@ -82,6 +83,30 @@ fn scope_estimate_lowers_answerability_but_not_scores() {
 }
 
 proptest! {
+    #[test]
+    fn best_candidates_are_the_first_of_all_candidates(
+        (keyword, semantic, admitted) in catalogs(),
+        count in 0usize..15,
+        min_value in prop::option::of(-3.0f32..3.0),
+        popular in prop::collection::vec(0usize..40, 0..4),
+    ) {
+        let eligibility = Eligibility::only(&admitted, keyword.len());
+        // Some tools match by neither signal, also among the largest values.
+        let signals = vec![
+            (Retriever::Keyword, signal(&keyword, 6.0, 12.0)),
+            (Retriever::Static, signal(&semantic, 0.3, 1.0)),
+        ];
+        let fused = CalibratedScores::new(signals, Fusion::Weighted, &eligibility, None);
+        let gain = PopularityGain { called: 30, expected: 3.0, log_ratio: 2.3 };
+        let popular = popular.into_iter().filter(|&tool| tool < keyword.len());
+        let fused = fused
+            .raised_by_popularity(popular.map(|tool| (ToolId::from_index(tool), gain)));
+        let min_value = min_value.unwrap_or(f32::NEG_INFINITY);
+        let all = fused.scores.candidates(&eligibility, min_value);
+        let best = fused.scores.best_candidates(&eligibility, min_value, count);
+        prop_assert_eq!(best, top_k(all, count));
+    }
+
     #[test]
     fn the_weighted_sum_equals_its_definition((keyword, semantic, admitted) in catalogs()) {
         let eligibility = Eligibility::only(&admitted, keyword.len());

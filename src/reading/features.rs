@@ -16,7 +16,6 @@ const MAX_WORDS: usize = 64;
 const EXACT_LENGTHS: usize = 12;
 
 /// The first words of a text, in lower case.
-#[derive(Default)]
 pub(super) struct Words {
     /// The letters, digits and symbols of all words, one after the other.
     text: String,
@@ -29,9 +28,10 @@ struct WordPlace {
     kind: WordKind,
 }
 
+/// A word of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word<'w> {
-    /// The letters and digits.
+    /// The letters and digits, or the symbol.
     pub(super) text: &'w str,
     pub(super) kind: WordKind,
 }
@@ -83,6 +83,7 @@ impl Words {
 
     /// Adds a character of the text, in lower case.
     fn add(&mut self, c: char) {
+        // Most characters; the conditions below treat them in the same way, but more slowly.
         if c.is_ascii_alphanumeric() {
             self.text.push(c);
         } else if is_ideograph(c) {

@@ -75,7 +75,7 @@ impl ToolListCache {
     pub fn get(&self, server: &Server) -> Option<(Listing, Duration)> {
         let bytes = self.read_own_file(&self.file_path(server, "json"))?;
         let cached: CachedToolList<'_> = serde_json::from_slice(&bytes).ok()?;
-        let digest = digest(&cached.tools, cached.instructions.as_deref())?;
+        let digest = digest(&cached.tools, cached.instructions.as_deref());
         if cached.version != VERSION || cached.digest != digest {
             return None;
         }
@@ -92,13 +92,10 @@ impl ToolListCache {
     /// Saves the listing of a server. If the file cannot be written, the next start asks the
     /// server again.
     pub fn put(&self, server: &Server, listing: &Listing) {
-        let Some(digest) = digest(&listing.tools, listing.instructions.as_deref()) else {
-            return;
-        };
         let cached = CachedToolList {
             version: VERSION,
             saved_at: seconds_since_epoch(),
-            digest,
+            digest: digest(&listing.tools, listing.instructions.as_deref()),
             tools: Cow::Borrowed(&listing.tools),
             instructions: listing.instructions.clone(),
         };
@@ -199,13 +196,12 @@ fn age_of(saved_at: u64) -> Duration {
         .unwrap_or(Duration::MAX)
 }
 
-/// Returns the digest of a listing; `None` if it cannot be written as JSON.
-fn digest(tools: &[Value], instructions: Option<&str>) -> Option<String> {
-    let mut text = serde_json::to_string(tools).ok()?;
+fn digest(tools: &[Value], instructions: Option<&str>) -> String {
+    let mut text = serde_json::to_string(tools).expect("a JSON value can be written");
     if let Some(instructions) = instructions {
         text.push_str(&json!(instructions).to_string());
     }
-    Some(hex(text.as_bytes()))
+    hex(text.as_bytes())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,13 +10,14 @@ network, sends `initialize` and `tools/list`, and removes the installation. It w
 - OUT/failed.tsv: the servers without definitions, and the reason.
 
 Keep OUT outside the repository: definitions belong to their authors. A collected server is cached, so an interrupted run
-continues, and one that failed is tried again. Needs Linux, Python 3.13, node, npm, uv and util-linux (`unshare`, `setpriv`).
+continues, and one that failed is tried again. Needs Linux, Python 3.13, node, npm 11.10, uv and util-linux (`unshare`, `setpriv`).
 """
 
 import argparse
 import concurrent.futures
 import csv
 import hashlib
+import importlib.metadata
 import json
 import os
 import queue
@@ -33,14 +34,18 @@ ROWS = Path(__file__).resolve().parent / "servers.tsv"
 INSTALL_SECONDS = 180
 INSTALL_MEGABYTES = 320
 SERVER_SECONDS = 60
+OLDEST_NPM = [11, 10]
 PROTOCOL = "2025-11-25"
 # The only packages that may be built from their sources: many servers need them, and they have no wheels.
 BUILT = ("langdetect", "pyaes", "sgmllib3k")
-# In new namespaces, only loopback and the server's own folder remain usable; the file system is read-only, and the
-# capabilities to change that are dropped.
+# In new namespaces, only loopback and the server's own folder remain usable; all other file systems are read-only, sockets in
+# /run are hidden, and the capabilities to change that are dropped.
 SANDBOX = """
 ip link set lo up 2>/dev/null
-mount --bind "$1" "$1" && mount -o remount,bind,ro / || exit 126
+cut -d' ' -f2 /proc/self/mounts | grep -v -E '^/(proc|dev)(/|$)' | while read -r point; do
+    mount -o remount,bind,ro "$point" || exit 126
+done || exit 126
+mount -t tmpfs none /dev/shm && mount -t tmpfs none /run && mount --bind "$1" "$1" && mount -o remount,bind,rw "$1" || exit 126
 shift
 exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
 """
@@ -76,7 +81,7 @@ def load_rows():
 
 
 def run_quietly(command, environment, folder):
-    """Runs an install command; its last line of errors is the reason if it fails."""
+    """Runs an install command; its errors are the reason if it fails."""
     try:
         result = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=INSTALL_SECONDS
@@ -118,13 +123,9 @@ def stated_licence(row, folder):
         licence = json.loads((installed / "package.json").read_text(encoding="utf-8")).get("license") or ""
         licence = licence if isinstance(licence, str) else licence.get("type", "")
     else:
-        script = (
-            "import importlib.metadata, sys; metadata = importlib.metadata.metadata(sys.argv[1])\n"
-            "named = [text.split('::')[-1] for text in metadata.get_all('Classifier', []) if text.startswith('License')]\n"
-            "print((metadata.get('License-Expression') or metadata.get('License') or ' '.join(named)).strip())"
-        )
-        command = [folder / "venv/bin/python", "-c", script, row["package"]]
-        licence = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        metadata = python_package(row, folder).metadata
+        named = [text.split("::")[-1] for text in metadata.get_all("Classifier", []) if text.startswith("License")]
+        licence = (metadata.get("License-Expression") or metadata.get("License") or " ".join(named)).strip()
         name = row["package"].replace("-", "_").replace(".", "_")
         installed = next(folder.glob(f"venv/lib/*/site-packages/{name}-*.dist-info"), folder)
     if licence:
@@ -135,8 +136,16 @@ def stated_licence(row, folder):
     return "LICENSE file: " + " ".join(files[0].read_text(encoding="utf-8", errors="replace").split())[:60]
 
 
+def python_package(row, folder):
+    """Finds the metadata of a package of PyPI. It is read from here: the installed Python would run code of the package."""
+    paths = [str(path) for path in folder.glob("venv/lib/*/site-packages")]
+    for package in importlib.metadata.distributions(name=row["package"], path=paths):
+        return package
+    raise CollectError("the package has no metadata")
+
+
 def write_dummies(folder):
-    """Writes the files that servers want to see before they list their tools: none opens anything."""
+    """Writes the files that servers want to see before they list their tools: no credential works."""
     dummy = folder / "dummy"
     dummy.mkdir()
     token = {"access_token": "dummy", "refresh_token": "dummy", "expiry_date": 4102444800000, "token_type": "Bearer"}
@@ -158,13 +167,7 @@ def package_program(row, folder):
         programs = package.get("bin") or {}
         names = [base] if isinstance(programs, str) else list(programs)
     else:
-        script = (
-            "import importlib.metadata, sys\n"
-            "entries = importlib.metadata.distribution(sys.argv[1]).entry_points\n"
-            "print(*(entry.name for entry in entries if entry.group == 'console_scripts'))"
-        )
-        command = [folder / "venv/bin/python", "-c", script, row["package"]]
-        names = subprocess.run(command, capture_output=True, text=True).stdout.split()
+        names = [entry.name for entry in python_package(row, folder).entry_points if entry.group == "console_scripts"]
     if len(names) == 1:
         return names[0]
     if base in names:
@@ -385,11 +388,16 @@ def collect_or_report(row, options):
     try:
         outcome = collect(row, options)
         progress = f"{len(outcome['tools'])} tools"
-    except (CollectError, OSError, KeyError, ValueError) as error:
+    # A server may answer anything, and stops no other.
+    except Exception as error:
         reason = " ".join(str(error).replace(str(options.cache), "CACHE").split())
         outcome = {"failed": reason or type(error).__name__}
         progress = f"failed: {outcome['failed']}"
-    path.write_text(json.dumps(outcome, ensure_ascii=False), encoding="utf-8")
+    if "server" in outcome or "server" not in load_outcome(row, options):
+        # In one step, so that nobody reads a part of it.
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(outcome, ensure_ascii=False), encoding="utf-8")
+        new.replace(path)
     print(f"{row['id']}: {progress} ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
 
 
@@ -428,6 +436,10 @@ def main():
     missing = [name for name in ("node", "npm", "uv", "unshare", "setpriv") if not shutil.which(name)]
     if missing:
         sys.exit(f"error: missing programs: {', '.join(missing)}")
+    # Older ones ignore --allow-git.
+    version = subprocess.run(["npm", "--version"], capture_output=True, text=True).stdout.strip()
+    if [int(part) for part in version.split(".")[:2]] < OLDEST_NPM:
+        sys.exit(f"error: npm {version} is too old: at least {OLDEST_NPM[0]}.{OLDEST_NPM[1]} is needed")
     rows = load_rows()
     unknown = set(options.only or []) - {row["id"] for row in rows}
     if unknown:

@@ -44,7 +44,7 @@ impl Clauses {
         } else {
             self.0.push_str("; ");
         }
-        fmt::write(&mut self.0, clause).expect("a text takes all that is written to it");
+        fmt::write(&mut self.0, clause).expect("writing to a string cannot fail");
     }
 
     /// Returns the text; `None` if there are no clauses.
@@ -71,7 +71,7 @@ pub(super) fn reason(
             Some(Score {
                 reason: Some(reason),
                 ..
-            }) => clauses.add(format_args!("{reason}")),
+            }) if !reason.is_empty() => clauses.add(format_args!("{reason}")),
             Some(Score { score, .. }) => {
                 clauses.add(format_args!("score {score:.2} from {}", ranking.scorer));
             }
@@ -412,7 +412,7 @@ fn enumerate<T>(
     items: &[T],
     write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
 ) -> impl fmt::Display {
-    separate(items, " and ", write)
+    separated(items, " and ", write)
 }
 
 /// `a`, `a, b`, `a, b, c`.
@@ -420,20 +420,20 @@ fn join<T>(
     items: &[T],
     write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
 ) -> impl fmt::Display {
-    separate(items, ", ", write)
+    separated(items, ", ", write)
 }
 
-/// Writes items with commas between them, and `last` before the last one.
-fn separate<T>(
+/// Items with commas between them, and with `last_separator` before the last one.
+fn separated<T>(
     items: &[T],
-    last: &str,
+    last_separator: &str,
     write: impl Fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
 ) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         for (position, item) in items.iter().enumerate() {
             if position > 0 {
                 let is_last = position + 1 == items.len();
-                f.write_str(if is_last { last } else { ", " })?;
+                f.write_str(if is_last { last_separator } else { ", " })?;
             }
             write(item, f)?;
         }

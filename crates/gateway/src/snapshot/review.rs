@@ -52,7 +52,7 @@ impl UpstreamTools {
         (!instructions.trim().is_empty()).then_some(instructions)
     }
 
-    /// Returns the tools, without one that has the name that stands for the instructions.
+    /// Returns the tools, except one with the name that is reserved for the instructions.
     fn own_tools(&self) -> impl Iterator<Item = &Value> {
         let tools = self.tools.iter();
         tools.filter(|tool| tool["name"] != INSTRUCTIONS)
