@@ -61,7 +61,7 @@ pub(super) trait Definitions: Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct DefinitionsInMemory {
     tools: Vec<Arc<Tool>>,
-    /// Computed at its first use, because many catalogs are replaced before.
+    /// Computed at its first use, because many catalogs are replaced before it is needed.
     grouping: OnceLock<Arc<Grouping>>,
 }
 

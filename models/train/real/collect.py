@@ -137,7 +137,7 @@ def stated_licence(row, folder):
 
 
 def python_package(row, folder):
-    """Finds the metadata of a package of PyPI. It is read from here: the installed Python would run code of the package."""
+    """Finds the metadata of a package of PyPI. The installed Python is not asked, because it would run code of the package."""
     paths = [str(path) for path in folder.glob("venv/lib/*/site-packages")]
     for package in importlib.metadata.distributions(name=row["package"], path=paths):
         return package
@@ -160,7 +160,7 @@ def write_dummies(folder):
 
 
 def package_program(row, folder):
-    """Finds the program of the package: its only one, or the one that bears its name."""
+    """Returns the name of the package's program: its only one, or the one with the name of the package."""
     base = row["package"].split("/")[-1]
     if row["registry"] == "npm":
         package = json.loads((folder / "node_modules" / row["package"] / "package.json").read_text(encoding="utf-8"))
@@ -349,11 +349,9 @@ def collect(row, options):
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "home/tmp").mkdir(parents=True)
     try:
-        wait_while_paused(options)
         install(row, folder, options.cache)
         write_dummies(folder)
         licence = stated_licence(row, folder)
-        wait_while_paused(options)
         about, tools = tools_of_server(row, folder)
     finally:
         if not options.keep_installs:
@@ -362,11 +360,6 @@ def collect(row, options):
     # Texts name the folders of the machine that collected them; a rerun elsewhere must give the same.
     text = json.dumps({"server": server_record(row, about, licence), "tools": [by_name[name] for name in sorted(by_name)]})
     return json.loads(text.replace(str(folder), "/data"))
-
-
-def wait_while_paused(options):
-    while options.pause_file and options.pause_file.exists():
-        time.sleep(5)
 
 
 def cached_path(row, options):
@@ -388,13 +381,13 @@ def collect_or_report(row, options):
     try:
         outcome = collect(row, options)
         progress = f"{len(outcome['tools'])} tools"
-    # A server may answer anything, and stops no other.
+    # A server may answer with anything; its errors must not end the collection of the others.
     except Exception as error:
         reason = " ".join(str(error).replace(str(options.cache), "CACHE").split())
         outcome = {"failed": reason or type(error).__name__}
         progress = f"failed: {outcome['failed']}"
     if "server" in outcome or "server" not in load_outcome(row, options):
-        # In one step, so that nobody reads a part of it.
+        # Renaming replaces the file at once, so an interruption leaves no incomplete file.
         new = path.with_suffix(".new")
         new.write_text(json.dumps(outcome, ensure_ascii=False), encoding="utf-8")
         new.replace(path)
@@ -425,7 +418,6 @@ def read_options():
     parser.add_argument("--cache", type=Path, default=Path("target/real-servers"), metavar="FOLDER")
     parser.add_argument("--keep-installs", action="store_true", help="keep what was installed, for looking into it")
     parser.add_argument("--fresh", action="store_true", help="collect again what the cache holds")
-    parser.add_argument("--pause-file", type=Path, metavar="FILE", help="wait before each step while FILE exists")
     options = parser.parse_args()
     options.cache = options.cache.resolve()
     return options
@@ -436,7 +428,7 @@ def main():
     missing = [name for name in ("node", "npm", "uv", "unshare", "setpriv") if not shutil.which(name)]
     if missing:
         sys.exit(f"error: missing programs: {', '.join(missing)}")
-    # Older ones ignore --allow-git.
+    # Older versions of npm ignore --allow-git.
     version = subprocess.run(["npm", "--version"], capture_output=True, text=True).stdout.strip()
     if [int(part) for part in version.split(".")[:2]] < OLDEST_NPM:
         sys.exit(f"error: npm {version} is too old: at least {OLDEST_NPM[0]}.{OLDEST_NPM[1]} is needed")
@@ -451,8 +443,7 @@ def main():
     else:
         wanted = [row for row in rows if options.fresh or "server" not in load_outcome(row, options)]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for _ in pool.map(lambda row: collect_or_report(row, options), wanted):
-            write_output(rows, options)
+        list(pool.map(lambda row: collect_or_report(row, options), wanted))
     print(write_output(rows, options), file=sys.stderr)
 
 
