@@ -20,6 +20,8 @@ use crate::text::Analyzer;
 /// The number of tools per run: small enough to occupy all cores, large enough to keep the number
 /// of runs low. The records of a run take a few megabytes.
 const TOOLS_PER_RUN: usize = 1024;
+/// The fewest tools of a run that are worth a task of their own.
+const MIN_TOOLS_PER_TASK: usize = 32;
 
 /// The section of a saved index that holds definition fingerprints. Zeros mark a missing
 /// fingerprint.
@@ -92,19 +94,22 @@ impl Columns {
 
     /// Analyses tools, and transposes their records.
     fn analyze(tools: &[Arc<Tool>]) -> Self {
-        let analyze_run = |tools: &[Arc<Tool>]| {
-            let mut analyzer = Analyzer::new();
-            let records: Vec<ToolRecord> = tools
-                .iter()
-                .map(|tool| ToolRecord::analyze(tool, &mut analyzer))
-                .collect();
-            Self::transpose(&records.iter().collect::<Vec<_>>())
-        };
         if tools.len() <= TOOLS_PER_RUN {
-            return analyze_run(tools);
+            return Self::analyze_run(tools);
         }
         let runs = tools.par_chunks(TOOLS_PER_RUN);
-        Self::concatenate(runs.map(analyze_run).collect())
+        Self::concatenate(runs.map(Self::analyze_run).collect())
+    }
+
+    fn analyze_run(tools: &[Arc<Tool>]) -> Self {
+        let records: Vec<ToolRecord> = tools
+            .par_iter()
+            .with_min_len(MIN_TOOLS_PER_TASK)
+            .map_init(Analyzer::new, |analyzer, tool| {
+                ToolRecord::analyze(tool, analyzer)
+            })
+            .collect();
+        Self::transpose(&records.iter().collect::<Vec<_>>())
     }
 
     /// Transposes the records of one run, without vectors.
