@@ -324,8 +324,11 @@ impl FusedScores {
         let is_candidate =
             |candidate: &Candidate| self.is_candidate(candidate.tool, eligibility, min_value);
         let mut best = self.top_tools(&self.scored.select(eligibility.flags()), count);
-        best.truncate(best.partition_point(|candidate| candidate.score >= min_value));
-        if best.iter().all(is_candidate) {
+        let reaching = best.partition_point(|candidate| candidate.score >= min_value);
+        let has_all = best.len() < count || reaching < best.len();
+        best.truncate(reaching);
+        if has_all || best.iter().all(is_candidate) {
+            best.retain(is_candidate);
             return best;
         }
         // A tool that is not a candidate took the place of another one.
