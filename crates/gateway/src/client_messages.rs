@@ -18,6 +18,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::tool_page::write_message;
+
 /// The largest message of a client on standard input, in bytes.
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// The longest shown reason, in characters.
@@ -228,7 +230,7 @@ where
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = Arc::clone(&self.output);
-        async move { write(&output, serde_json::to_vec(&message)?).await }
+        async move { write(&output, write_message(message)?).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {

@@ -405,7 +405,7 @@ impl Gateway {
             key: "client".into(),
             owner: Owner("client".into()),
         };
-        let handler = Handler::new(Arc::clone(&self.hub), caller);
+        let handler = Handler::with_text_pages(Arc::clone(&self.hub), caller);
         let serve = async move {
             let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
             let (input, output) = stdio_pipes();

@@ -18,7 +18,7 @@ use rmcp::model::{
     ListToolsResult, LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
     ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -26,7 +26,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use self::session::{NOTIFY_TIMEOUT, Session, notify_changes};
+use self::session::{NOTIFY_TIMEOUT, PageForm, Session, notify_changes};
 use crate::api_keys::RequestIdentity;
 use crate::calls::Caller;
 use crate::hub::Hub;
@@ -37,6 +37,7 @@ use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
 use crate::relay;
 use crate::sessions;
 use crate::settings::Share;
+use crate::tool_page::text_page;
 use crate::upstream::Owner;
 
 /// The number of tools on a page.
@@ -58,7 +59,17 @@ impl Handler {
     /// Creates the handler of a client, which calls as `caller` unless a request names another
     /// identity.
     pub fn new(gateway: Arc<Hub>, caller: Caller) -> Self {
-        let session = Session::new(&gateway, caller);
+        Self::with_pages(gateway, caller, PageForm::Values)
+    }
+
+    /// Creates the handler of a client whose transport writes messages by
+    /// [`write_message`](crate::tool_page::write_message).
+    pub(crate) fn with_text_pages(gateway: Arc<Hub>, caller: Caller) -> Self {
+        Self::with_pages(gateway, caller, PageForm::Text)
+    }
+
+    fn with_pages(gateway: Arc<Hub>, caller: Caller, page_form: PageForm) -> Self {
+        let session = Session::new(&gateway, caller, page_form);
         Self {
             gateway,
             session: Arc::new(session),
@@ -257,10 +268,12 @@ impl ServerHandler for Handler {
                 })?,
             };
             let end = list.len().min(start + PAGE_SIZE);
-            let page = list.page(start..end).into_iter();
-            let page: Result<Vec<Tool>, _> = page.map(serde_json::from_value).collect();
-            let page = page.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-            let mut result = ListToolsResult::with_all_items(page);
+            let page = match self.session.page_form {
+                PageForm::Values => list.page(start..end).map(ListToolsResult::with_all_items),
+                PageForm::Text => list.page_text(start..end).map(text_page),
+            };
+            let mut result =
+                page.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
             if end < list.len() {
                 result.next_cursor = Some(format!("{digest}:{end}"));
             }

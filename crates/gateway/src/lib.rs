@@ -28,6 +28,7 @@ mod text_scan;
 pub mod upstream;
 pub mod upstreams;
 mod tolerance;
+mod tool_page;
 mod accounts;
 pub mod pick_queue;
 pub mod snapshot;

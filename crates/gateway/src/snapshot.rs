@@ -14,6 +14,7 @@ mod tests;
 mod upstream_tools;
 mod visible;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -363,6 +364,16 @@ impl Snapshot {
         match view.merged.containing(&tool.id) {
             Some(merged) => merged.definition(tool),
             None => self.definition(tool).map(AdvertisedDefinition::value),
+        }
+    }
+
+    /// Returns the JSON text of the definition that a client of a view sees for a tool.
+    pub(crate) fn shown_text(&self, view: &View, tool: &Tool) -> Option<Cow<'_, str>> {
+        match view.merged.containing(&tool.id) {
+            Some(merged) => Some(merged.definition(tool)?.to_string().into()),
+            None => self
+                .definition(tool)
+                .map(|definition| definition.text().into()),
         }
     }
 

@@ -8,7 +8,9 @@ use picktools::Tool as CatalogTool;
 use picktools_provider::Tokenizer;
 use picktools_state::lock;
 use rmcp::RoleServer;
+use rmcp::model::Tool;
 use rmcp::service::{Peer, RequestContext};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -22,6 +24,9 @@ use crate::sessions::{SessionTools, Sessions};
 use crate::settings::Mode;
 use crate::snapshot::{Snapshot, View};
 use crate::upstream::Owner;
+
+/// The usual length of a definition, in bytes.
+const DEFINITION_BYTES: usize = 512;
 
 /// The list of tools of a client.
 pub(super) struct ClientToolList {
@@ -39,16 +44,49 @@ impl ClientToolList {
     }
 
     /// Returns a part of the list.
-    pub(super) fn page(&self, range: Range<usize>) -> Vec<Value> {
+    pub(super) fn page(&self, range: Range<usize>) -> serde_json::Result<Vec<Tool>> {
+        let (tools, others) = self.parts(range);
+        let mut page = Vec::with_capacity(tools.len() + others.len());
+        for tool in tools {
+            if let Some(text) = self.snapshot.shown_text(&self.view, tool) {
+                page.push(serde_json::from_str(&text)?);
+            }
+        }
+        for definition in others {
+            page.push(Tool::deserialize(definition)?);
+        }
+        Ok(page)
+    }
+
+    /// Returns a part of the list as text: the definitions, separated by commas.
+    pub(super) fn page_text(&self, range: Range<usize>) -> serde_json::Result<String> {
+        let (tools, others) = self.parts(range);
+        let mut texts = String::with_capacity((tools.len() + others.len()) * DEFINITION_BYTES);
+        for tool in tools {
+            if let Some(text) = self.snapshot.shown_text(&self.view, tool) {
+                texts.push_str(&text);
+                texts.push(',');
+            }
+        }
+        for definition in others {
+            // Its members get the order of the protocol.
+            texts.push_str(&serde_json::to_string(&Tool::deserialize(definition)?)?);
+            texts.push(',');
+        }
+        texts.pop();
+        Ok(texts)
+    }
+
+    /// Returns the tools of the view and the other definitions in a part of the list.
+    fn parts(&self, range: Range<usize>) -> (&[Arc<CatalogTool>], &[Value]) {
         let viewed = self.viewed();
         let part =
             |range: &Range<usize>, length: usize| range.start.min(length)..range.end.min(length);
-        let mut page = self
-            .snapshot
-            .shown_definitions(&self.view, &viewed[part(&range, viewed.len())]);
         let rest = range.start.saturating_sub(viewed.len())..range.end.saturating_sub(viewed.len());
-        page.extend_from_slice(&self.others[part(&rest, self.others.len())]);
-        page
+        (
+            &viewed[part(&range, viewed.len())],
+            &self.others[part(&rest, self.others.len())],
+        )
     }
 
     fn viewed(&self) -> &[Arc<CatalogTool>] {

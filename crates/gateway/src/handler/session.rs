@@ -24,12 +24,22 @@ pub(super) const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most tools that a dynamic list adds.
 const MAX_JOINED: usize = 64;
 
+/// The form of the pages of `tools/list` for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageForm {
+    /// The protocol library writes the values.
+    Values,
+    /// The transport writes texts; see [`text_page`](crate::tool_page::text_page).
+    Text,
+}
+
 /// The state of a connected client.
 pub(super) struct Session {
     pub(super) gateway: Arc<Hub>,
     /// `true` after the handshake.
     pub(super) has_begun: AtomicBool,
     pub(super) caller: Caller,
+    pub(super) page_form: PageForm,
     /// The owner of its connections, if other gateways know it too.
     pub(super) owner: OnceLock<Owner>,
     /// The tools that are listed to the client, decided at the first list.
@@ -67,11 +77,12 @@ impl Drop for Session {
 }
 
 impl Session {
-    pub(super) fn new(gateway: &Arc<Hub>, caller: Caller) -> Self {
+    pub(super) fn new(gateway: &Arc<Hub>, caller: Caller, page_form: PageForm) -> Self {
         Self {
             gateway: Arc::clone(gateway),
             has_begun: AtomicBool::new(false),
             caller,
+            page_form,
             owner: OnceLock::new(),
             session_tools: OnceLock::new(),
             joined: Mutex::default(),

@@ -225,6 +225,31 @@ mod tests {
         assert!(built.failed.is_empty());
     }
 
+    #[test]
+    fn stored_text_of_a_definition_is_the_text_of_the_protocol() {
+        let tool = json!({
+            "annotations": {"openWorldHint": true, "title": "T", "readOnlyHint": false,
+                "idempotentHint": true, "destructiveHint": false},
+            "outputSchema": {"type": "object", "properties": {"b": {}, "a": {}}},
+            "inputSchema": {"required": ["x"], "type": "object", "properties": {"x": {}}},
+            "description": "", "title": "Go", "name": "go", "_meta": {"x": 1}
+        });
+        let tools = [
+            tool,
+            json!({"name": "plain", "inputSchema": {"type": "object"}}),
+        ];
+        let built = build(
+            &Settings::default(),
+            &[CatalogFile::from_server("a", &tools)],
+        );
+        assert_eq!(built.definitions.len(), 2);
+        for definition in built.definitions.values() {
+            let text = definition.text();
+            let tool: rmcp::model::Tool = serde_json::from_str(text).expect("a tool");
+            assert_eq!(serde_json::to_string(&tool).expect("text"), text);
+        }
+    }
+
     proptest! {
         #[test]
         fn shown_names_of_hostile_tools_are_unique(
