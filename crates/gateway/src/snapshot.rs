@@ -38,7 +38,7 @@ pub use self::definition::AdvertisedDefinition;
 use self::definition::AdvertisedDefinitions;
 use self::review::{ReviewedTools, review_tools};
 use self::servers::{ListedServers, ServerAccess};
-pub(crate) use self::upstream_tools::UpstreamTools;
+pub(crate) use self::upstream_tools::{UnparsedUpstreamTools, UpstreamTools};
 pub use self::visible::VisibleTools;
 use crate::accounts::MergedTools;
 use crate::pick_queue::run_pick;

@@ -4,6 +4,7 @@ mod change_pauses;
 mod circuit;
 mod owner;
 mod slots;
+mod stored_tools;
 mod tool_list_watcher;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ pub(crate) use self::circuit::CircuitChange;
 use self::circuit::UpstreamCircuit;
 pub use self::owner::Owner;
 use self::slots::{OwnedSlots, Slot, SlotRequest, SlotUse};
+pub(crate) use self::stored_tools::StoredTools;
 pub(crate) use self::tool_list_watcher::ToolListWatcher;
 use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
 use crate::metrics::{GatewayEvent, Meter};
@@ -62,9 +64,29 @@ pub(crate) struct ClientTraits {
 /// A listing of an upstream, or the reason why it failed.
 pub struct UpstreamListing {
     pub(crate) upstream: String,
-    pub(crate) listing: Result<Listing, String>,
+    pub(crate) result: Result<ReportedTools, String>,
     /// `true` if the upstream was asked; `false` for a cached listing.
     pub(crate) is_live: bool,
+}
+
+/// The tools and instructions that an upstream sent.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportedTools {
+    pub(crate) tools: StoredTools,
+    /// The reason why tools are missing; `None` if the list is complete.
+    pub(crate) incomplete: Option<String>,
+    /// The instructions of the server, empty if it has none; `None` if they are not known.
+    pub(crate) instructions: Option<String>,
+}
+
+impl ReportedTools {
+    pub(crate) fn new(listing: Listing) -> Self {
+        Self {
+            tools: StoredTools::new(listing.tools),
+            incomplete: listing.incomplete,
+            instructions: listing.instructions,
+        }
+    }
 }
 
 /// A server that cannot be used.

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picktools_state::{StateChanges, StateStamp};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::hub::Hub;
 use crate::metrics::GatewayEvent;
 use crate::pins::Pins;
-use crate::snapshot::{Notice, Snapshot, UpstreamTools};
-use crate::upstream::{Upstream, UpstreamListing};
+use crate::snapshot::{Notice, Snapshot, UnparsedUpstreamTools};
+use crate::upstream::{ReportedTools, StoredTools, Upstream, UpstreamListing};
 
 /// Listings within this time of the first one become one snapshot.
 const BATCH_WINDOW: Duration = Duration::from_millis(100);
@@ -29,7 +28,7 @@ const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
 /// Reports of upstreams so far.
 #[derive(Default)]
 struct UpstreamReports {
-    tools: BTreeMap<String, Arc<[Value]>>,
+    tools: BTreeMap<String, StoredTools>,
     /// The known instructions, by upstream.
     instructions: BTreeMap<String, String>,
     /// The upstreams that have reported, even if only that they are unreachable.
@@ -43,24 +42,29 @@ impl UpstreamReports {
         &mut self,
         UpstreamListing {
             upstream,
-            listing,
+            result,
             is_live,
         }: UpstreamListing,
     ) {
         if is_live {
-            let result = match &listing {
+            let live_result = match &result {
                 Ok(_) => Ok(()),
                 Err(reason) => Err(reason.clone()),
             };
-            self.live.insert(upstream.clone(), result);
+            self.live.insert(upstream.clone(), live_result);
         }
         // The upstream logs why it cannot be listed.
-        if let Ok(listing) = listing {
-            self.tools.insert(upstream.clone(), listing.tools);
-            if let Some(instructions) = listing.instructions {
+        if let Ok(ReportedTools {
+            tools,
+            incomplete,
+            instructions,
+        }) = result
+        {
+            self.tools.insert(upstream.clone(), tools);
+            if let Some(instructions) = instructions {
                 self.instructions.insert(upstream.clone(), instructions);
             }
-            if let Some(reason) = &listing.incomplete {
+            if let Some(reason) = &incomplete {
                 tracing::warn!(
                     target: "picktools::gateway", server = %upstream, %reason,
                     "incomplete list of tools"
@@ -77,16 +81,16 @@ impl UpstreamReports {
     }
 
     /// Returns the reported tools of these upstreams.
-    fn collect_tools(&self, upstreams: &[Arc<Upstream>]) -> Vec<UpstreamTools> {
+    fn collect_tools(&self, upstreams: &[Arc<Upstream>]) -> Vec<UnparsedUpstreamTools> {
         let mut upstream_tools = Vec::with_capacity(upstreams.len());
         for upstream in upstreams {
             let Some(tools) = self.tools.get(&upstream.server.name) else {
                 continue;
             };
-            upstream_tools.push(UpstreamTools {
+            upstream_tools.push(UnparsedUpstreamTools {
                 server: upstream.server.clone(),
                 rules: upstream.rules,
-                tools: Arc::clone(tools),
+                tools: tools.clone(),
                 instructions: self.instructions.get(&upstream.server.name).cloned(),
             });
         }
@@ -137,12 +141,16 @@ async fn approvals_stamp(pins: &Option<Pins>) -> Option<StateStamp> {
 async fn build_snapshot(
     hub: &Hub,
     pins: &Option<Pins>,
-    upstream_tools: Vec<UpstreamTools>,
+    unparsed_tools: Vec<UnparsedUpstreamTools>,
 ) -> Result<Snapshot, String> {
     let (settings, own_catalog) = (hub.registry.settings(), hub.registry.catalog());
     let (pins, store) = (pins.clone(), hub.store.clone());
     let previous = hub.registry.snapshot();
     let build_result = tokio::task::spawn_blocking(move || -> Result<Snapshot, String> {
+        let mut upstream_tools = Vec::with_capacity(unparsed_tools.len());
+        for unparsed in unparsed_tools {
+            upstream_tools.push(unparsed.parse()?);
+        }
         let snapshot = Snapshot::build(
             settings,
             own_catalog.as_ref(),

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::change_pauses::ChangePauses;
-use super::{Upstream, UpstreamListing};
+use super::{ReportedTools, Upstream, UpstreamListing};
 use crate::settings::Start;
 
 /// The first and the longest backoff before a restart.
@@ -21,8 +21,8 @@ const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 pub(crate) struct ToolListWatcher {
     upstream: Arc<Upstream>,
     listings: mpsc::Sender<UpstreamListing>,
-    /// The last listing, which may be a cached one.
-    last_listing: Option<Listing>,
+    /// The tools of the last listing, which may be a cached one.
+    last_reported: Option<ReportedTools>,
     /// `true` once the upstream was asked.
     has_listed: bool,
     change_pauses: ChangePauses,
@@ -38,7 +38,7 @@ impl ToolListWatcher {
         Self {
             upstream,
             listings,
-            last_listing: None,
+            last_reported: None,
             has_listed: false,
             change_pauses: ChangePauses::default(),
             backoff: FIRST_BACKOFF,
@@ -64,14 +64,15 @@ impl ToolListWatcher {
         let Some((listing, _)) = tool_cache.get(&self.upstream.server) else {
             return Ok(());
         };
-        self.last_listing = Some(listing.clone());
-        self.report(Ok(listing), false).await
+        let reported = ReportedTools::new(listing);
+        self.last_reported = Some(reported.clone());
+        self.report(Ok(reported), false).await
     }
 
     /// Starts the upstream, and follows it until it ends or fails.
     async fn follow_until_failure(&mut self) -> Result<(), ReceiverClosed> {
         let upstream = Arc::clone(&self.upstream);
-        if upstream.rules.start == Start::Lazy && self.last_listing.is_some() {
+        if upstream.rules.start == Start::Lazy && self.last_reported.is_some() {
             upstream.start_requested.notified().await;
         }
         let deadline = Instant::now() + upstream.limits().time;
@@ -107,16 +108,17 @@ impl ToolListWatcher {
         if let (Some(tool_cache), None) = (&self.upstream.tool_cache, &listing.incomplete) {
             tool_cache.put(&self.upstream.server, &listing);
         }
-        let is_same = |last: &Listing| {
-            last.tools == listing.tools && last.instructions == listing.instructions
+        let reported = ReportedTools::new(listing);
+        let is_same = |last: &ReportedTools| {
+            last.tools.is_same(&reported.tools) && last.instructions == reported.instructions
         };
-        let is_reported = self.has_listed && self.last_listing.as_ref().is_some_and(is_same);
+        let is_reported = self.has_listed && self.last_reported.as_ref().is_some_and(is_same);
         self.has_listed = true;
         if is_reported {
             return Ok(());
         }
-        self.last_listing = Some(listing.clone());
-        self.report(Ok(listing), true).await
+        self.last_reported = Some(reported.clone());
+        self.report(Ok(reported), true).await
     }
 
     /// Records that the tools could not be listed.
@@ -155,16 +157,16 @@ impl ToolListWatcher {
     /// Sends a listing to the gateway. `is_live` is `false` for a cached listing.
     async fn report(
         &self,
-        listing: Result<Listing, String>,
+        result: Result<ReportedTools, String>,
         is_live: bool,
     ) -> Result<(), ReceiverClosed> {
         let listing = UpstreamListing {
             upstream: self.upstream.server.name.clone(),
-            listing,
+            result,
             is_live,
         };
-        let result = self.listings.send(listing).await;
-        result.map_err(|_closed| ReceiverClosed)
+        let sent = self.listings.send(listing).await;
+        sent.map_err(|_closed| ReceiverClosed)
     }
 }
 
