@@ -340,6 +340,7 @@ impl GatewayArgs {
             repairer,
             queue: Some(queue),
             store,
+            on_snapshot: Arc::new(memory::release),
         })
     }
 }
@@ -535,6 +536,7 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 impl McpCommand {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
         memory::use_small_pages();
+        memory::return_free_pages();
         self.gateway.aliases = self.aliases.take();
         self.gateway.allow_no_schema = self.allow_no_schema.map(NoSchemaArg::mode);
         let options = self.gateway.options(&self.servers, Share::All)?;

@@ -1,5 +1,30 @@
 //! The memory of a gateway.
 
+use std::ffi::{c_int, c_long};
+
+/// The number of `mi_option_purge_delay` in `mimalloc.h`.
+const PURGE_DELAY: c_int = 15;
+
+#[expect(unsafe_code, reason = "the allocator has no other interface")]
+// SAFETY: the allocator of the program is mimalloc, which declares these functions so. Every thread
+// may call them at any time: they free only memory that contains no value.
+unsafe extern "C" {
+    safe fn mi_collect(force: bool);
+    safe fn mi_option_set_default(option: c_int, value: c_long);
+}
+
+/// Lets the allocator return pages without values to the system at once. By default it does so a
+/// second later, and only if memory is allocated then: an idle gateway would keep what it needed to
+/// read the tools of its servers.
+pub(super) fn return_free_pages() {
+    mi_option_set_default(PURGE_DELAY, 0);
+}
+
+/// Returns free memory of this thread to the system, also of pages that the allocator keeps for it.
+pub(super) fn release() {
+    mi_collect(true);
+}
+
 /// Lets the kernel give this process memory in small pages only.
 ///
 /// The allocator asks for huge pages, and a huge page stays resident as long as a session uses some

@@ -106,6 +106,7 @@ impl ServeCommand {
             return Ok(ExitCode::SUCCESS);
         }
         memory::use_small_pages();
+        memory::return_free_pages();
         let mut gateway_args = self.gateway;
         // These options are for all tools, also for those of servers.
         gateway_args.aliases = self.reading.leave_aliases();

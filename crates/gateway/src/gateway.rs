@@ -85,6 +85,9 @@ pub struct GatewayOptions {
     /// The time from the start in which lists and searches wait for servers that have not reported
     /// yet. A slower server delays only its own tools: clients are told when they arrive.
     pub list_wait: Duration,
+    /// A callback after the gateway has built a snapshot of its tools and freed the previous one. A
+    /// program can return free memory to the system in it.
+    pub on_snapshot: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl GatewayOptions {
@@ -104,6 +107,7 @@ impl GatewayOptions {
             meter: Arc::new(Counters::default()),
             share: Share::All,
             list_wait: Duration::from_secs(2),
+            on_snapshot: Arc::new(|| {}),
         }
     }
 }
@@ -261,6 +265,7 @@ impl Gateway {
             meter,
             share,
             list_wait,
+            on_snapshot,
         } = options;
         if let Some(store) = &store {
             let meter = Arc::clone(&meter);
@@ -310,7 +315,7 @@ impl Gateway {
             journal,
             environment,
         });
-        let gateway = Self::start(hub, listings, audit_uploader);
+        let gateway = Self::start(hub, listings, audit_uploader, on_snapshot);
         gateway.hub.upstreams.replace(planned);
         Ok(gateway)
     }
@@ -320,6 +325,7 @@ impl Gateway {
         hub: Arc<Hub>,
         listings: mpsc::Receiver<UpstreamListing>,
         audit_uploader: Option<AuditUploader>,
+        on_snapshot: Arc<dyn Fn() + Send + Sync>,
     ) -> Self {
         let snapshot = hub.registry.snapshot();
         hub.journal.record_policy(&snapshot);
@@ -348,6 +354,7 @@ impl Gateway {
                 state_changes.clone(),
                 listings,
                 notice_log,
+                on_snapshot,
             )),
             decision_task: tokio::spawn(decisions.follow(Arc::clone(&hub), state_changes)),
             circuits,

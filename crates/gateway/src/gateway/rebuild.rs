@@ -226,6 +226,7 @@ pub(super) async fn rebuild_snapshots(
     mut state_changes: StateChanges,
     mut listings: mpsc::Receiver<UpstreamListing>,
     mut notice_log: NoticeLog,
+    on_snapshot: Arc<dyn Fn() + Send + Sync>,
 ) {
     let mut reports = UpstreamReports::default();
     let mut stamp = approvals_stamp(&pins).await;
@@ -287,6 +288,9 @@ pub(super) async fn rebuild_snapshots(
                 warn_of_quarantine(&previous, &snapshot);
                 count_failures(&hub, &previous, &snapshot);
                 notice_log.log(&snapshot, reports.is_complete(&upstreams));
+                drop(previous);
+                let on_snapshot = Arc::clone(&on_snapshot);
+                drop(tokio::task::spawn_blocking(move || on_snapshot()));
                 None
             }
             Err(message) => Some(message),
