@@ -6,6 +6,7 @@ mod owner;
 mod slots;
 mod stored_tools;
 mod tool_list_watcher;
+mod turns;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -407,10 +408,10 @@ impl Upstream {
         let request = SlotRequest {
             owner,
             holder: Arc::clone(&holder),
-            create: |freed| {
+            create: |wake_up| {
                 // A change that a server reports on this connection changes the tools of all.
                 let listener = self.shared.listener.for_owner(client.abilities);
-                Slot::new(listener, handshake, Arc::clone(&holder), freed)
+                Slot::new(listener, handshake, Arc::clone(&holder), wake_up)
             },
         };
         let deadline = deadline.min(Instant::now() + TURN_TIMEOUT);

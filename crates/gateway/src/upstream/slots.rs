@@ -4,9 +4,12 @@
 //! another owner in between. If all slots are taken, new owners wait in the order in which they
 //! came, for a slot that is unused and whose owner has had it for a while. So more owners than
 //! slots take turns, and do not start a server for each call.
+//!
+//! A turn ends early if its owner does not use the slot. Slots that are used until the end of their
+//! turn change hands a few at a time, because a slot serves nobody while its server starts.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,16 +19,12 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
 use super::owner::Owner;
+use super::turns::{Availability, SlotState, max_starting};
 use crate::fair_shares::largest_holder;
 use crate::listener::Listener;
 
 /// The number of slots of each key, whatever the other keys have.
 const GUARANTEED: usize = 4;
-/// The time that an owner keeps a slot while others wait, as a multiple of the time that the server
-/// took to start, with its limits.
-const STARTS_PER_TURN: u32 = 4;
-const MIN_TURN: Duration = Duration::from_millis(250);
-const MAX_TURN: Duration = Duration::from_secs(4);
 
 /// A slot for one connection.
 pub(super) struct Slot {
@@ -37,16 +36,25 @@ pub(super) struct Slot {
     /// `true` if a call was given up since the server last answered.
     unanswered: AtomicBool,
     state: Mutex<SlotState>,
-    /// Notified when the slot is no longer in use, and may be given to another owner.
-    freed: Arc<Notify>,
+    wake_up: Arc<WakeUp>,
 }
 
-/// The use of a slot.
-struct SlotState {
-    uses: usize,
-    last_use: Instant,
-    /// The time before which the slot is not given to another owner.
-    turn_end: Instant,
+/// Wakes the owner that gets the next slot.
+#[derive(Default)]
+pub(super) struct WakeUp {
+    changed: Notify,
+    /// `true` if the owner would take a slot whose turn is over once its call ends.
+    waits_for_call: AtomicBool,
+}
+
+impl WakeUp {
+    /// Reports the end of a call in a slot whose turn is over.
+    fn report_call_end(&self) {
+        let waits = &self.waits_for_call;
+        if waits.load(Ordering::Relaxed) && waits.swap(false, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
 }
 
 impl Slot {
@@ -54,36 +62,43 @@ impl Slot {
         listener: Listener,
         handshake: Handshake,
         holder: Arc<str>,
-        freed: Arc<Notify>,
+        wake_up: Arc<WakeUp>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             connection: tokio::sync::Mutex::default(),
             listener,
             handshake,
             holder,
             unanswered: AtomicBool::new(false),
-            state: Mutex::new(SlotState {
-                uses: 0,
-                last_use: now,
-                turn_end: now + MIN_TURN,
-            }),
-            freed,
+            state: Mutex::new(SlotState::new(Instant::now())),
+            wake_up,
         }
     }
 
     /// Begins the turn of the owner, whose server took this time to start.
     pub(super) fn begin_turn(&self, start_time: Duration) {
-        let turn = start_time.saturating_mul(STARTS_PER_TURN);
-        let turn = turn.clamp(MIN_TURN, MAX_TURN);
-        lock(&self.state).turn_end = Instant::now() + turn;
+        self.begin_turn_at(start_time, Instant::now());
+    }
+
+    fn begin_turn_at(&self, start_time: Duration, now: Instant) {
+        lock(&self.state).begin_turn(start_time, now);
         // An owner that waits must wait for the end of this turn, too.
-        self.freed.notify_one();
+        self.wake_up.changed.notify_one();
+    }
+
+    fn end_call(&self, now: Instant) {
+        let mut state = lock(&self.state);
+        state.end_call(now);
+        match state.availability(now) {
+            Availability::Unused => self.wake_up.changed.notify_one(),
+            Availability::TurnOver => self.wake_up.report_call_end(),
+            Availability::Starting | Availability::Taken => {}
+        }
     }
 
     /// Returns the time at which the last call ended.
     pub(super) fn last_use(&self) -> Instant {
-        lock(&self.state).last_use
+        lock(&self.state).last_use()
     }
 
     /// Records that a call was given up.
@@ -117,7 +132,7 @@ pub(super) struct SlotUse(Arc<Slot>);
 
 impl SlotUse {
     pub(super) fn new(slot: &Arc<Slot>) -> Self {
-        lock(&slot.state).uses += 1;
+        lock(&slot.state).begin_call();
         Self(Arc::clone(slot))
     }
 }
@@ -132,13 +147,7 @@ impl std::ops::Deref for SlotUse {
 
 impl Drop for SlotUse {
     fn drop(&mut self) {
-        let now = Instant::now();
-        let mut state = lock(&self.0.state);
-        state.uses -= 1;
-        state.last_use = now;
-        if state.uses == 0 && state.turn_end <= now {
-            self.0.freed.notify_one();
-        }
+        self.0.end_call(Instant::now());
     }
 }
 
@@ -148,7 +157,9 @@ pub(super) struct OwnedSlots {
     most: usize,
     /// Held by the owner that gets the next slot.
     queue: tokio::sync::Mutex<()>,
-    freed: Arc<Notify>,
+    /// The number of calls in the queue.
+    waiting: AtomicUsize,
+    wake_up: Arc<WakeUp>,
 }
 
 /// The wish of an owner for a slot.
@@ -156,8 +167,33 @@ pub(super) struct SlotRequest<'a, C> {
     pub(super) owner: &'a Owner,
     /// The key that the slot counts for.
     pub(super) holder: Arc<str>,
-    /// Creates a slot, which notifies when it becomes free.
+    /// Creates a slot, which wakes the next owner.
     pub(super) create: C,
+}
+
+/// The slots that an owner may take from others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evictable {
+    /// Those that are not used.
+    Unused,
+    /// Also those whose turn is over.
+    TurnOver,
+}
+
+/// A call that waits for a slot.
+struct WaitingCall<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingCall<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl OwnedSlots {
@@ -167,46 +203,90 @@ impl OwnedSlots {
             slots: Mutex::default(),
             most,
             queue: tokio::sync::Mutex::default(),
-            freed: Arc::default(),
+            waiting: AtomicUsize::new(0),
+            wake_up: Arc::default(),
         }
     }
 
     /// Returns the slot of an owner. If it has none and there is no room, waits for the slot of
     /// another owner. Returns `None` at the deadline.
-    pub(super) async fn take<C: Fn(Arc<Notify>) -> Slot>(
+    pub(super) async fn take<C: Fn(Arc<WakeUp>) -> Slot>(
         &self,
         request: &SlotRequest<'_, C>,
         deadline: Instant,
     ) -> Option<SlotUse> {
-        if let Some(slot_use) = self.take_without_eviction(request) {
+        if let Some(slot_use) = self.take_without_waiting(request) {
             return Some(slot_use);
         }
+        let _waiting = WaitingCall::begin(&self.waiting);
         let _queue = timeout_at(deadline.into(), self.queue.lock()).await.ok()?;
         loop {
-            let freed = self.freed.notified();
-            if let Some(slot_use) = self.take_without_eviction(request) {
-                return Some(slot_use);
-            }
-            let evicted = evict(&mut lock(&self.slots), &request.holder);
-            let next_turn = match evicted {
-                Ok(()) => continue,
-                Err(next_turn) => next_turn,
+            let changed = self.wake_up.changed.notified();
+            let now = Instant::now();
+            let next_change = match self.take_in_turn(request, now) {
+                Ok(slot_use) => return Some(slot_use),
+                Err(next_change) => next_change,
             };
-            if Instant::now() >= deadline {
+            if now >= deadline {
                 return None;
             }
-            let until = next_turn.map_or(deadline, |next_turn| next_turn.min(deadline));
-            drop(timeout_at(until.into(), freed).await);
+            let until = next_change.map_or(deadline, |next_change| next_change.min(deadline));
+            drop(timeout_at(until.into(), changed).await);
         }
     }
 
     /// Returns the slot of an owner, or a new one if there is room, or if its key has fewer than it
     /// is guaranteed.
-    fn take_without_eviction<C: Fn(Arc<Notify>) -> Slot>(
+    fn take_without_waiting<C: Fn(Arc<WakeUp>) -> Slot>(
         &self,
         request: &SlotRequest<'_, C>,
     ) -> Option<SlotUse> {
+        self.own_slot(&mut lock(&self.slots), request, Instant::now())
+    }
+
+    /// Returns the slot of the owner that is the next one, if another owner can give up its slot.
+    /// Otherwise returns the time at which the next one may be free, unless only a start or a call
+    /// can change that.
+    fn take_in_turn<C: Fn(Arc<WakeUp>) -> Slot>(
+        &self,
+        request: &SlotRequest<'_, C>,
+        now: Instant,
+    ) -> Result<SlotUse, Option<Instant>> {
         let mut slots = lock(&self.slots);
+        loop {
+            if let Some(slot_use) = self.own_slot(&mut slots, request, now) {
+                return Ok(slot_use);
+            }
+            let evictable = self.evictable(&slots);
+            let waits_for_call = &self.wake_up.waits_for_call;
+            waits_for_call.store(evictable == Evictable::TurnOver, Ordering::Relaxed);
+            evict(&mut slots, &request.holder, evictable, now)?;
+        }
+    }
+
+    /// Returns the slots that the next owner may take.
+    fn evictable(&self, slots: &HashMap<Owner, Arc<Slot>>) -> Evictable {
+        let mut starting = 0;
+        let mut start_time = Duration::ZERO;
+        for slot in slots.values() {
+            let state = lock(&slot.state);
+            starting += usize::from(state.is_starting());
+            start_time = start_time.max(state.start_time().unwrap_or_default());
+        }
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if starting < max_starting(waiting, self.most, start_time) {
+            Evictable::TurnOver
+        } else {
+            Evictable::Unused
+        }
+    }
+
+    fn own_slot<C: Fn(Arc<WakeUp>) -> Slot>(
+        &self,
+        slots: &mut HashMap<Owner, Arc<Slot>>,
+        request: &SlotRequest<'_, C>,
+        now: Instant,
+    ) -> Option<SlotUse> {
         if let Some(slot) = slots.get(request.owner) {
             return Some(SlotUse::new(slot));
         }
@@ -216,9 +296,9 @@ impl OwnedSlots {
                 return None;
             }
             // If no slot can be evicted, there are more than usual for a while.
-            let _evicted = evict(&mut slots, &request.holder);
+            let _evicted = evict(slots, &request.holder, Evictable::TurnOver, now);
         }
-        let slot = Arc::new((request.create)(Arc::clone(&self.freed)));
+        let slot = Arc::new((request.create)(Arc::clone(&self.wake_up)));
         slots.insert(request.owner.clone(), Arc::clone(&slot));
         Some(SlotUse::new(&slot))
     }
@@ -227,7 +307,7 @@ impl OwnedSlots {
     pub(super) fn forget(&self, owner: &Owner) {
         if let Some(slot) = lock(&self.slots).remove(owner) {
             slot.end_in_background();
-            self.freed.notify_one();
+            self.wake_up.changed.notify_one();
         }
     }
 
@@ -244,19 +324,28 @@ impl OwnedSlots {
 }
 
 /// Removes the slot that makes room for another one of a key, and ends its connection: the slot
-/// that has been unused for the longest time among those of the key that has the most. A slot that
-/// is in use or in its turn stays. If all do, returns the time at which the next turn ends; `None`
-/// if all turns have ended.
-fn evict(slots: &mut HashMap<Owner, Arc<Slot>>, holder: &Arc<str>) -> Result<(), Option<Instant>> {
-    let now = Instant::now();
+/// that has been unused for the longest time among those of the key that has the most. If no slot
+/// can be removed, returns the time at which the next one may be, unless only a start or a call can
+/// change that.
+fn evict(
+    slots: &mut HashMap<Owner, Arc<Slot>>,
+    holder: &Arc<str>,
+    evictable: Evictable,
+    now: Instant,
+) -> Result<(), Option<Instant>> {
     let mut unused = Vec::new();
-    let mut next_turn: Option<Instant> = None;
+    let mut next_change: Option<Instant> = None;
     for (owner, slot) in &*slots {
         let state = lock(&slot.state);
-        if state.turn_end > now {
-            next_turn = Some(next_turn.map_or(state.turn_end, |next| next.min(state.turn_end)));
-        } else if state.uses == 0 {
-            unused.push((state.last_use, &slot.holder, owner));
+        let is_evictable = match state.availability(now) {
+            Availability::Unused => true,
+            Availability::TurnOver => evictable == Evictable::TurnOver,
+            Availability::Starting | Availability::Taken => false,
+        };
+        if is_evictable {
+            unused.push((state.last_use(), &slot.holder, owner));
+        } else if let Some(change) = state.next_change(now) {
+            next_change = Some(next_change.map_or(change, |next| next.min(change)));
         }
     }
     let largest = largest_holder(unused.iter().map(|(_, holder, _)| *holder), &holder);
@@ -266,5 +355,8 @@ fn evict(slots: &mut HashMap<Owner, Arc<Slot>>, holder: &Arc<str>) -> Result<(),
     let oldest = of_largest.min_by_key(|(last_use, _, _)| *last_use);
     let owner = oldest.map(|(_, _, owner)| Owner::clone(owner));
     let slot = owner.and_then(|owner| slots.remove(&owner));
-    slot.map(Slot::end_in_background).ok_or(next_turn)
+    slot.map(Slot::end_in_background).ok_or(next_change)
 }
+
+#[cfg(test)]
+mod tests;
