@@ -119,7 +119,14 @@ impl Registry {
 
     /// Waits until a role may use the tool of this name, until each upstream has reported, or until
     /// the timeout of calls for that.
-    pub fn wait_for_tool<'a>(&'a self, role: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
+    pub async fn wait_for_tool(&self, role: &str, name: &str) {
+        // Each call comes here, and nearly all of them after the start.
+        if !self.is_complete() {
+            self.wait_for_unreported_tool(role, name).await;
+        }
+    }
+
+    fn wait_for_unreported_tool<'a>(&'a self, role: &'a str, name: &'a str) -> BoxFuture<'a, ()> {
         let wait = async move {
             let mut complete = self.complete.subscribe();
             let mut snapshots = self.snapshots();
@@ -141,7 +148,13 @@ impl Registry {
     }
 
     /// Waits until each upstream has reported, at most until the time for lists is over.
-    pub fn wait_for_listings(&self) -> BoxFuture<'_, ()> {
+    pub async fn wait_for_listings(&self) {
+        if !self.is_complete() {
+            self.wait_for_reports().await;
+        }
+    }
+
+    fn wait_for_reports(&self) -> BoxFuture<'_, ()> {
         let wait = async move {
             let mut complete = self.complete.subscribe();
             let all_reported = complete.wait_for(|complete| *complete);

@@ -109,8 +109,8 @@ impl Handler {
         let response = self
             .handle_call(&name, arguments, input_answers, &context)
             .await;
-        let caller = self.caller(&context);
-        match response.map_err(|refusal| self.explain_unknown(refusal, &called, &caller)) {
+        let explain = |refusal| self.explain_unknown(refusal, &called, &self.caller(&context));
+        match response.map_err(explain) {
             Ok(response) => Ok(response),
             // The protocol defines this error for a tool that the client names itself.
             Err(refusal)
