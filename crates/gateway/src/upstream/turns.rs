@@ -12,7 +12,7 @@ const UNUSED_PART: u32 = 8;
 
 /// The turn of the owner of a slot.
 #[derive(Clone, Copy)]
-struct Turn {
+struct SlotTurn {
     end: Instant,
     /// The length of the turn.
     length: Duration,
@@ -25,7 +25,7 @@ pub(super) struct SlotState {
     uses: usize,
     last_use: Instant,
     /// `None` until the server has started.
-    turn: Option<Turn>,
+    turn: Option<SlotTurn>,
 }
 
 /// The state of a slot for owners that have none.
@@ -53,7 +53,7 @@ impl SlotState {
     /// Begins the turn of the owner, whose server took this time to start.
     pub(super) fn begin_turn(&mut self, start_time: Duration, now: Instant) {
         let length = turn_length(start_time);
-        self.turn = Some(Turn {
+        self.turn = Some(SlotTurn {
             end: now + length,
             length,
             start_time,
@@ -105,7 +105,7 @@ impl SlotState {
     }
 
     /// Returns the time at which it will have been unused for long enough if no call begins.
-    fn unused_end(&self, turn: Turn, now: Instant) -> Instant {
+    fn unused_end(&self, turn: SlotTurn, now: Instant) -> Instant {
         let unused_since = if self.uses == 0 { self.last_use } else { now };
         unused_since + turn.length / UNUSED_PART
     }
