@@ -10,6 +10,7 @@ mod problem;
 mod body_time;
 mod api;
 mod console;
+mod first_message;
 mod guarded_body;
 mod listener;
 mod unread_body;

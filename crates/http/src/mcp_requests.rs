@@ -14,6 +14,7 @@ use sse_stream::SseStream;
 use tokio::time::timeout;
 
 use crate::body_time::{BODY_TIMEOUT, describe_slow_body};
+use crate::first_message::wait_for_first_message;
 
 /// The largest body of a request, in bytes.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -92,10 +93,11 @@ pub(crate) async fn prepare(request: Request, next: Next) -> Response {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let is_stream =
         content_type.is_some_and(|value| value.as_bytes().starts_with(EVENT_STREAM.as_bytes()));
-    if accepts == Accepts::OnlyJson && is_stream {
-        return without_stream(response).await;
+    match (is_stream, accepts) {
+        (true, Accepts::OnlyJson) => without_stream(response).await,
+        (true, _) => wait_for_first_message(response).await,
+        (false, _) => response,
     }
-    response
 }
 
 /// Reads a body, or returns the answer to one that is too long, incomplete or late.
