@@ -98,9 +98,9 @@ pub(crate) fn measure(options: &Options) -> Result<Value, String> {
             let client = builder.spawn_scoped(scope, move || {
                 let client = begin_and_warm_up(port, tool);
                 barrier.wait();
-                let started = Instant::now();
-                call_all(client, tool, || {
-                    begun.fetch_add(1, Ordering::Relaxed) < requests && started.elapsed() < time
+                let end = Instant::now() + time;
+                call_all(client, tool, end, || {
+                    begun.fetch_add(1, Ordering::Relaxed) < requests
                 })
             });
             clients.push(client.map_err(|error| format!("cannot start a thread: {error}"))?);
@@ -110,7 +110,7 @@ pub(crate) fn measure(options: &Options) -> Result<Value, String> {
         for client in clients {
             outcome.add(client.join().map_err(|_panic| "a client panicked")?);
         }
-        Ok(outcome.figures(started.elapsed()))
+        Ok(outcome.figures(started.elapsed().min(time)))
     })
 }
 
@@ -120,9 +120,12 @@ fn begin_and_warm_up(port: u16, tool: &str) -> Result<SessionClient, String> {
     Ok(client)
 }
 
+/// Calls a tool until `end`. A call that succeeds later is not counted, because fewer and fewer
+/// sessions call then.
 fn call_all(
     client: Result<SessionClient, String>,
     tool: &str,
+    end: Instant,
     mut goes_on: impl FnMut() -> bool,
 ) -> LoadOutcome {
     let mut outcome = LoadOutcome::default();
@@ -133,9 +136,10 @@ fn call_all(
             return outcome;
         }
     };
-    while goes_on() {
+    while Instant::now() < end && goes_on() {
         let begin = Instant::now();
         match client.call(tool) {
+            Ok(()) if Instant::now() > end => {}
             Ok(()) => outcome.times.push(begin.elapsed()),
             Err(error) => outcome.fail(|| error),
         }
