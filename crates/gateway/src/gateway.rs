@@ -16,6 +16,7 @@ use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_call::Repairer;
 use picktools_import::mcp::Server;
 use picktools_mcp::ToolListCache;
+use picktools_provider::Tokenizer;
 use picktools_state::{StateChanges, StateLocation, StateStore, StoreFault, lock};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
@@ -304,7 +305,12 @@ impl Gateway {
             circuit_changed: Arc::default(),
         };
         let hub = Arc::new(Hub {
-            upstreams: Upstreams::new(upstream_context, share, listings_sender),
+            upstreams: Upstreams::new(
+                upstream_context,
+                share,
+                listings_sender,
+                registry.completion(),
+            ),
             registry,
             approvals: Approvals::new(pins, queue),
             calls: CallState::new(repairer),
@@ -337,6 +343,8 @@ impl Gateway {
             queue.as_ref().map(CallQueue::location),
             hub.store.clone().map(StateLocation::Store),
         ];
+        // The first list counts tokens. Reading the vocabulary takes milliseconds.
+        drop(tokio::task::spawn_blocking(|| Tokenizer::O200k.count("")));
         // Changes after this point are reported.
         let state_changes = StateChanges::watch(locations.into_iter().flatten());
         let circuits = hub.store.clone().map(|store| {

@@ -107,6 +107,11 @@ impl Registry {
         self.complete.send_replace(true);
     }
 
+    /// Returns the notification that each upstream has reported.
+    pub(crate) fn completion(&self) -> watch::Receiver<bool> {
+        self.complete.subscribe()
+    }
+
     /// Returns `true` if each upstream has reported, even if only that it is unreachable.
     pub fn is_complete(&self) -> bool {
         *self.complete.borrow()

@@ -32,6 +32,8 @@ pub struct Upstreams {
     following: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The receiver of their lists.
     listings: mpsc::Sender<UpstreamListing>,
+    /// `true` once the gateway has the tools of all upstreams.
+    is_complete: watch::Receiver<bool>,
     /// The upstreams that were asked for their tools since the start: the answer is in the
     /// snapshot, or the reason why not.
     live: watch::Sender<LiveResults>,
@@ -43,15 +45,18 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// Creates the collection without upstreams. `listings` receives their lists of tools.
+    /// `is_complete` says whether all have reported.
     pub(crate) fn new(
         context: UpstreamContext,
         share: Share,
         listings: mpsc::Sender<UpstreamListing>,
+        is_complete: watch::Receiver<bool>,
     ) -> Self {
         Self {
             by_name: RwLock::default(),
             following: Mutex::default(),
             listings,
+            is_complete,
             live: watch::Sender::default(),
             context,
             share,
@@ -99,7 +104,8 @@ impl Upstreams {
             }
             let upstream = Upstream::new(server, rules, self.context.clone());
             self.live.send_modify(|live| drop(live.remove(&name)));
-            let watcher = ToolListWatcher::new(Arc::clone(&upstream), self.listings.clone());
+            let (listings, is_complete) = (self.listings.clone(), self.is_complete.clone());
+            let watcher = ToolListWatcher::new(Arc::clone(&upstream), listings, is_complete);
             let task = tokio::spawn(watcher.run());
             if let Some(previous) = following.insert(name.clone(), task) {
                 previous.abort();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools_mcp::{Connection, Listing};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::change_pauses::ChangePauses;
@@ -17,10 +17,15 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The interval between listings of an upstream that does not report changes.
 const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 
+/// The longest time that an upstream with known tools waits for the first snapshot of the gateway.
+const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// The watcher of the list of tools of an upstream.
 pub(crate) struct ToolListWatcher {
     upstream: Arc<Upstream>,
     listings: mpsc::Sender<UpstreamListing>,
+    /// `true` once the gateway has the tools of all upstreams.
+    is_complete: watch::Receiver<bool>,
     /// The tools of the last listing, which may be a cached one.
     last_reported: Option<ReportedTools>,
     /// `true` once the upstream was asked.
@@ -34,10 +39,15 @@ struct ReceiverClosed;
 
 impl ToolListWatcher {
     /// Creates the watcher of an upstream.
-    pub(crate) fn new(upstream: Arc<Upstream>, listings: mpsc::Sender<UpstreamListing>) -> Self {
+    pub(crate) fn new(
+        upstream: Arc<Upstream>,
+        listings: mpsc::Sender<UpstreamListing>,
+        is_complete: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             upstream,
             listings,
+            is_complete,
             last_reported: None,
             has_listed: false,
             change_pauses: ChangePauses::default(),
@@ -49,6 +59,9 @@ impl ToolListWatcher {
     pub(crate) async fn run(mut self) {
         if self.report_cached().await.is_err() {
             return;
+        }
+        if self.upstream.rules.start == Start::Eager && self.last_reported.is_some() {
+            self.wait_for_first_snapshot().await;
         }
         while self.follow_until_failure().await.is_ok() {
             sleep(self.backoff).await;
@@ -67,6 +80,19 @@ impl ToolListWatcher {
         let reported = ReportedTools::new(listing);
         self.last_reported = Some(reported.clone());
         self.report(Ok(reported), false).await
+    }
+
+    /// Waits until the gateway has the tools of all upstreams, or a call needs this one. The first
+    /// list would otherwise share the processor with all the servers that start.
+    async fn wait_for_first_snapshot(&mut self) {
+        let first_snapshot = self.is_complete.wait_for(|is_complete| *is_complete);
+        let wait = async {
+            tokio::select! {
+                _ = first_snapshot => {}
+                () = self.upstream.start_requested.notified() => {}
+            }
+        };
+        let _elapsed = timeout(FIRST_SNAPSHOT_TIMEOUT, wait).await;
     }
 
     /// Starts the upstream, and follows it until it ends or fails.
