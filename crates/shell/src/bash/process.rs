@@ -6,6 +6,7 @@ use std::io::{self, PipeReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,11 @@ const LINGER: Duration = Duration::from_millis(100);
 const REAP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The most bytes that are read after the kill. It is more than the capacity of a pipe.
 const MAX_REST_BYTES: usize = 2 << 20;
+
+/// Held while a program starts. Until a new process runs its program, it has the pipes of the
+/// commands that start at the same time. If one of these ended meanwhile, it would kill the new
+/// process as one that can write to its output.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// A running shell. Dropping it kills all its processes.
 pub(super) struct Shell {
@@ -65,6 +71,7 @@ impl Shell {
     ) -> Result<Self, StartError> {
         let mark = new_mark();
         let (name, value) = mark.split_once('=').unwrap_or((&mark, ""));
+        let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let (output, stdout) = io::pipe().map_err(StartError::Io)?;
         let stderr = stdout.try_clone().map_err(StartError::Io)?;
         ioctl_fionbio(&output, true).map_err(|error| StartError::Io(error.into()))?;
@@ -96,6 +103,7 @@ impl Shell {
             .name("picktools-sandbox".to_owned())
             .spawn(start);
         let joined = thread.map_err(StartError::Io)?.join();
+        drop(starting);
         let (id, sandboxed) =
             joined.map_err(|_| StartError::Io(io::Error::other("the thread panicked")))??;
         let invalid_pid = || StartError::Io(io::Error::other("invalid process id"));
