@@ -442,8 +442,10 @@ FOLD = {
 
 
 def document(t):
-    """A tool as the program embeds it: "{name in words}: {description}", tags where there is no description."""
-    n, d = " ".join(split_words(t["name"])), (t.get("description") or "").strip()
+    """A tool as the program embeds it: "{name in words}, {title in words}: {description}", tags where there is no description."""
+    title = t.get("title") or (t.get("annotations") or {}).get("title")
+    names = [t["name"]] + [title] * bool(title and title != t["name"])
+    n, d = ", ".join(" ".join(split_words(x)) for x in names), (t.get("description") or "").strip()
     return f"{n}: {d}" if d else ", ".join([n, *t.get("tags", [])])
 
 

@@ -2,14 +2,28 @@
 
 import json
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from common import *
 from encoder import tokenizer
+from real_servers import RealServers
 
 REQUEST_CUT, TOOL_CUT = 48, 64
-#: Shares of the pairs: written servers, operations, functions. The sets and training/pairs.jsonl have the rest, each by the root of its
-#: number of tools.
-SHARES = {"written": 0.35, "openapi": 0.1, "functions": 0.05}
+#: Shares of the pairs: real servers, written servers, operations, functions. The sets and training/pairs.jsonl have the rest, each by the
+#: root of its number of tools.
+SHARES = {"real": 0.3, "written": 0.2, "openapi": 0.1, "functions": 0.05}
+#: Shares without real servers.
+SHARES_WITHOUT = {"written": 0.35, "openapi": 0.1, "functions": 0.05}
+#: Groups of which a batch takes whole parts: servers.
+WHOLE = ("written", "real")
+#: So many more answers of a request join its batch, together at most so large a share of the pairs.
+MORE, MORE_SHARE = 2, 0.25
+
+
+def shares_with(real):
+    """The shares with so much for real servers; the others keep their proportions."""
+    return {g: real if g == "real" else x * (1 - real) / (1 - SHARES["real"]) for g, x in SHARES.items()}
 
 
 def shortened(tok, texts, n):
@@ -45,11 +59,17 @@ class Pairs:
         for q, tools in written_requests(a.written, WRITTEN_FOLDS.get(a.leave_out, ())):
             for t in tools:
                 s.add("written", q, document(t), t["server"])
+        if a.real:
+            for lang, q, tools in RealServers(a.real, a.leave_out, a.unseen).requests():
+                if lang == "en":
+                    for t in tools:
+                        s.add("real", q, document(t), t["source"])
+        shares = shares_with(a.share_real) if a.real else SHARES_WITHOUT
         tok = tokenizer(f"{a.work}/dl/minilm/tokenizer.json", 512)
         s.qt, s.dt = shortened(tok, s.q, REQUEST_CUT), shortened(tok, s.d, TOOL_CUT)
         s.names = list(s.groups)
-        root = np.array([len(s.groups[g]) ** 0.5 * (g not in SHARES) for g in s.names])
-        s.share = root / root.sum() * (1 - sum(SHARES.values())) + np.array([SHARES.get(g, 0) for g in s.names])
+        root = np.array([len(s.groups[g]) ** 0.5 * (g not in shares) for g in s.names])
+        s.share = root / root.sum() * (1 - sum(shares.values())) + np.array([shares.get(g, 0) for g in s.names])
 
     def add(s, group, q, d, part=""):
         i = s.qi.setdefault(q, len(s.q))
@@ -65,15 +85,15 @@ class Pairs:
 
 
 class Batches:
-    """Batch t, always the same for the same seed: pairs of distinct requests and documents, and which of the documents
-    may serve as negatives of which requests: none that a cosine of `alike` or more says to be like the answer, by the unit vectors
-    `base` of the documents."""
+    """Batch t, always the same for the same seed: pairs of distinct requests and documents, more answers of the requests with several,
+    and which of the documents are positives and negatives of which requests. No negative is a document that has a cosine of `alike`
+    or more with an answer, by the unit vectors `base` of the documents."""
 
     def __init__(s, a, P, base, alike):
         s.a, s.P, s.base, s.alike = a, P, base, alike
         s.docs = {g: np.array(sorted(x)) for g, x in P.groups.items()}
         s.parts = {}
-        for g in ("openapi", "written"):
+        for g in ("openapi", *(g for g in WHOLE if g in P.groups)):
             parts = {}
             for j, t in P.groups[g].items():
                 parts.setdefault(t, []).append(j)
@@ -98,7 +118,7 @@ class Batches:
             if g == "openapi":
                 for at in r.integers(0, len(s.stretch) - 16, s.a.batch // 16 + 1):
                     s.draw(r, s.stretch[at : at + 16])
-            elif g == "written":
+            elif g in WHOLE:
                 for k in r.permutation(len(s.parts[g]))[: s.a.batch // 4]:
                     s.draw(r, r.permutation(s.parts[g][k]))
             else:
@@ -106,9 +126,25 @@ class Batches:
         while len(s.pairs) < s.a.batch:
             g = P.names[r.choice(len(P.names), p=P.share)]
             s.draw(r, r.choice(s.docs[g], 1))
-        d = [j for _, j in s.pairs]
-        ok, at = np.ones((len(d), len(d)), bool), {j: n for n, j in enumerate(d)}
-        for n, (i, j) in enumerate(s.pairs):
-            ok[n, [at[k] for k in P.good[i] if k != j and k in at]] = False
-        ok &= (s.base[d] @ s.base[d].T < s.alike) | np.eye(len(d), dtype=bool)
-        return s.pairs, ok
+        requests, documents = map(list, zip(*s.pairs))
+        more = [j for i in requests for j in r.permutation(sorted(P.good[i] - s.seen_d))[:MORE].tolist()]
+        documents += list(dict.fromkeys(more))[: int(s.a.batch * MORE_SHARE)]
+        positive, at = np.zeros((len(requests), len(documents)), bool), {j: n for n, j in enumerate(documents)}
+        for n, i in enumerate(requests):
+            positive[n, [at[j] for j in P.good[i] if j in at]] = True
+        like = (s.base[documents] @ s.base[documents].T >= s.alike).astype(np.float32)
+        return requests, documents, positive, ~positive & (positive.astype(np.float32) @ like == 0)
+
+
+def contrast(q, d, positive, negative, tau):
+    """Cross-entropy of each positive against the negatives of its request, and against those of its document: the mean over the positives
+    of a row, then over the rows. `q` and `d` are unit vectors."""
+    s = q @ d.T / tau
+    masked = s + torch.from_numpy(np.where(negative, 0, -1e9).astype(np.float32))
+    i, j = map(torch.from_numpy, np.nonzero(positive))
+
+    def mean(against, at, n):
+        count = torch.bincount(at, minlength=n)
+        return (F.softplus(against[at] - s[i, j]) / count[at]).sum() / (count > 0).sum()
+
+    return (mean(masked.logsumexp(1), i, len(q)) + mean(masked.logsumexp(0), j, len(d))) / 2

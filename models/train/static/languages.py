@@ -1,29 +1,30 @@
 """Pieces of other languages, laid into the space of the English table: a text in another language gets the vector that its
-English translation has as a request.
+English translation has as a request. Requests for real servers have no translation; they get the vectors of the tools that answer them.
 
 Sentences of `training/parallel.jsonl` and `voice.jsonl`, requests of `training/written/translations.jsonl` and
 `../written/requests-XX.tsv`, words of `../written/words-XX.tsv`, and names and keywords of everyday concepts (Unicode CLDR),
-with the pictures that stand for them.
+with the pictures that stand for them, and requests of `../real`.
 """
 
 import collections, time, unicodedata
 import numpy as np
 
 from common import *
+from real_servers import RealServers
 from static_ref import ENGLISH, NEITHER, OTHER, Vocabulary, elsewhere, is_run, words
 
 #: Pieces of a language; of all others `FEW`. The sum is what the model's size leaves room for.
 PIECES = {
-    "de": 2600, "fr": 2400, "es": 2600, "pt": 2400, "zh": 3600, "ja": 3400, "ko": 1600, "ru": 1300, "it": 1100, "nl": 1000,
-    "pl": 700, "tr": 600, "id": 500,
+    "de": 2400, "fr": 2200, "es": 2300, "pt": 2100, "zh": 3300, "ja": 3100, "ko": 1600, "ru": 1400, "it": 1500, "nl": 1300,
+    "pl": 800, "tr": 1500, "id": 1200, "da": 900, "sv": 700, "vi": 450, "ar": 400,
 }  # fmt: skip
-FEW = 350
+FEW = 250
 #: Languages of CLDR's concepts; other languages have too little else here to be found by.
 CONCEPTS = "de fr es pt zh ja it nl ko ru pl tr sv da no fi cs uk el hu ro id vi ar he hi th".split()
 #: How often a word of each kind of text counts for the vocabulary, and the share of the kind in training.
 KINDS = {
     "parallel": (1, 0.24), "voice": (1, 0.08), "translation": (4, 0.22), "request": (4, 0.15), "word": (3, 0.19), "concept": (1, 0.09),
-    "picture": (1, 0.03),
+    "picture": (1, 0.03), "real": (4, 0.06),
 }  # fmt: skip
 LANGUAGES = {"pt-br": "pt", "zh-cn": "zh", "zh-hk": "zh-tw", "nb": "no", "sr-latn": "sr"}
 STEPS, RATE, DROP, TAU, BATCH = 1500, 0.01, 0.15, 0.07, 512
@@ -43,7 +44,8 @@ def concepts(a, language):
 
 
 def translations(a):
-    """(kind, language, text, English), without those of the folds of written servers that are left out."""
+    """(kind, language, text, English), without those of the folds of written and real servers that are left out. The English of a request
+    for real servers is the documents of its tools, one a line."""
     name = lambda language: LANGUAGES.get(language.replace("_", "-").lower(), language.replace("_", "-").lower())
     lines = lambda f: (json.loads(l) for l in open(f"{a.training}/{f}", encoding="utf-8"))
     plain = lambda text: re.sub(r"\{\{.*?\}\}", " ", text)
@@ -79,6 +81,10 @@ def translations(a):
         if len(e) == 1 and is_run(e):
             yield "picture", "pictures", e, n
             yield "picture", "pictures", e, " ".join([n, *keywords[:4]])
+    if a.real:
+        for language, text, tools in RealServers(a.real, a.leave_out, a.unseen).requests():
+            if language != "en":
+                yield "real", language, text, "\n".join(" ".join(document(t).split()) for t in tools)
 
 
 def letters(word):
@@ -148,12 +154,12 @@ def vocabulary(counts):
     return list(found)
 
 
-def beginning(rows, english, first, n):
+def beginning(rows, targets, english, first, n):
     """A piece begins as the mean of the English words that it translates alone, else as what its sentences have more than others."""
     init, times = np.zeros((n, english.shape[1]), np.float32), np.zeros(n)
     sums, seen = np.zeros_like(init), np.zeros(n)
-    for kind, _, x, y in rows:
-        v, own = english[y].sum(0), {i - first for i in x if i >= first}
+    for (kind, _, x), v in zip(rows, targets):
+        own = {i - first for i in x if i >= first}
         if kind in ("word", "picture") and len(x) == len(own) == 1:
             init[list(own)] += v
             times[list(own)] += 1
@@ -167,15 +173,15 @@ def beginning(rows, english, first, n):
     return init
 
 
-def speak(a, english_pieces, english):
-    """The pieces of other languages, what all pieces say of a text's language, and the vectors of the former; `english` are the rows
-    of the English pieces for requests, which stay as they are.
+def speak(a, english_pieces, english, tools):
+    """The pieces of other languages, what all pieces say of a text's language, and the vectors of the former; `english` and `tools` are
+    the rows of the English pieces for requests and for tools, which stay as they are.
 
     Loss: cosine to the translation (weight 3), the translation among those of the batch (temperature 0.07), and the squared logarithm of
     how much longer the sum is (weight 0.1), so that a word weighs in a text what it weighs in English."""
     import torch
     import torch.nn.functional as F
-    from lazy import Lazy, bags
+    from lazy import Lazy
 
     data = list(translations(a))
     counts = Counts(a, data)
@@ -188,17 +194,27 @@ def speak(a, english_pieces, english):
     wrong = np.mean([V.is_other(list(words(y))) for k, _, _, y in data if k in ("translation", "request", "parallel")])
     print(f"{len(others)} pieces; {share:.4f} of texts taken for another language, {wrong:.4f} of their translations", flush=True)
     english_ids = lambda text: [i for i in V.ids(text, False) if i < first]
-    rows = [(k, x, V.ids(text, True), english_ids(translation)) for k, x, text, translation in data]
-    rows = [r for r in rows if r[3] and any(i >= first for i in r[2])]
+    size = np.median(np.linalg.norm([english[english_ids(y)].sum(0) for k, _, _, y in data if k == "request"], axis=1))
+
+    def target(kind, translation):
+        if kind != "real":
+            return english[english_ids(translation)].sum(0)
+        v = np.stack([tools[english_ids(d)].sum(0) for d in translation.split("\n")])
+        v = (v / np.maximum(1e-6, np.linalg.norm(v, axis=1, keepdims=True))).sum(0)
+        return v / max(1e-6, np.linalg.norm(v)) * size
+
+    rows = [((k, x, V.ids(text, True)), target(k, translation)) for k, x, text, translation in data]
+    rows = [r for r in rows if r[1].any() and any(i >= first for i in r[0][2])]
+    rows, targets = [r for r, _ in rows], np.stack([v for _, v in rows]).astype(np.float32)
     pool = {}
-    for i, (kind, language, _, _) in enumerate(rows):
+    for i, (kind, language, _) in enumerate(rows):
         pool.setdefault(kind, {}).setdefault(language, []).append(i)
     kinds = sorted(pool)
     shares = np.array([KINDS[k][1] for k in kinds])
     # A language by the root of its texts, twice where there are requests in it.
     weights = {k: np.array([len(y) ** 0.5 * (2 if x in pool["request"] else 1) for x, y in pool[k].items()]) for k in kinds}
     W0 = torch.from_numpy(english)
-    table = Lazy(torch.from_numpy(beginning(rows, english, first, len(others))))
+    table = Lazy(torch.from_numpy(beginning(rows, targets, english, first, len(others))))
     losses, t0 = [], time.time()
     for t in range(STEPS):
         r = np.random.default_rng([SEED, t])
@@ -208,7 +224,7 @@ def speak(a, english_pieces, english):
         at = list(dict.fromkeys(i for d in drawn for i in r.choice(d, BATCH // 8)))
         keep = lambda x: [i for i in x if r.random() > DROP] or x
         x = table.begin(W0, [keep(rows[i][2]) for i in at])
-        y = bags(W0, [rows[i][3] for i in at])
+        y = torch.from_numpy(targets[at])
         n, m = F.normalize(x, dim=1), F.normalize(y, dim=1)
         alike = (m @ m.T > ALIKE) & ~torch.eye(len(at), dtype=torch.bool)
         found = F.cross_entropy((n @ m.T / TAU).masked_fill(alike, -1e9), torch.arange(len(at)))

@@ -2,7 +2,8 @@
 """Static token-embedding model for tool retrieval: distilled from a sentence encoder, then trained on requests and the tools that
 answer them. Registry packages only.
 
-    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --training TRAINING_DIR [--leave-out FOLD]
+    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --training TRAINING_DIR --real REAL_DIR \
+        [--leave-out FOLD] [--unseen SET_DIR]
     stages: fetch  corpus  encode  init  distill  tune  meet  speak  scope  export  score   (or: all)
 
 The teacher is MiniLM or, with --teacher, the tuned encoder (../tuned). Every stage is seeded and skips what it finds
@@ -22,6 +23,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from common import *
 from encoder import encode as encoded, load, tokenizer
+from real_servers import RealServers
 
 
 def run_dir(a):
@@ -370,7 +372,7 @@ def meet(a):
     import torch
     import torch.nn.functional as F
     from lazy import Lazy, bags
-    from pairs import Batches, Pairs
+    from pairs import Batches, Pairs, contrast
 
     f = f"{run_dir(a)}/meet.npz"
     if done(f):
@@ -391,21 +393,19 @@ def meet(a):
     for t in range(STEPS):
         r = np.random.default_rng([a.seed, 1, t])
         drop = lambda x: [j for j in x if r.random() > DROP] or x
-        pairs, ok = B.batch(t)
-        known = [k for k, (i, j) in enumerate(pairs) if Q[i] and D[j]]
-        pairs, ok = [pairs[k] for k in known], torch.from_numpy(ok[known][:, known])
+        asked, tooled, positive, negative = B.batch(t)
+        rows, columns = [n for n, i in enumerate(asked) if Q[i]], [n for n, j in enumerate(tooled) if D[j]]
         X = [C[i] for i in r.integers(0, len(C), TEXTS_AT_ONCE)]
-        q, x = (F.normalize(y, dim=1) for y in requests.begin(none, [drop(Q[i]) for i, _ in pairs], X))
-        d, y = (F.normalize(y, dim=1) for y in tools.begin(none, [drop(D[j]) for _, j in pairs], X))
-        s, n = (q @ d.T / TAU).masked_fill(~ok, -1e9), torch.arange(len(pairs))
-        contrast = (F.cross_entropy(s, n) + F.cross_entropy(s.T, n)) / 2
+        q, x = (F.normalize(y, dim=1) for y in requests.begin(none, [drop(Q[asked[n]]) for n in rows], X))
+        d, y = (F.normalize(y, dim=1) for y in tools.begin(none, [drop(D[tooled[n]]) for n in columns], X))
+        met = contrast(q, d, *(x[np.ix_(rows, columns)] for x in (positive, negative)), TAU)
         c = F.normalize(bags(W0, X), dim=1)
         near, now = ((z / 0.1).masked_fill(eye, -1e4) for z in (c @ c.T, x @ y.T))
         kept = ((x * c).sum(1).mean() + (y * c).sum(1).mean()) / 2
-        (contrast + 0.25 * (kl(now, near) + kl(now.T, near)) - 3 * kept).backward()
+        (met + 0.25 * (kl(now, near) + kl(now.T, near)) - 3 * kept).backward()
         for table in (requests, tools):
             table.step(RATE * min(1, (t + 1) / 40) * (0.5 + 0.5 * np.cos(np.pi * t / STEPS)))
-        ls.append(contrast.item())
+        ls.append(met.item())
         if (t + 1) % 100 == 0:
             print(t + 1, f"loss {np.mean(ls[-100:]):.3f}, cosine to the start {kept:.3f}, {time.time() - t0:.0f} s", flush=True)
     W, T = (distilled + WAY * (x.rows.numpy() - distilled) for x in (requests, tools))
@@ -422,12 +422,15 @@ def speak(a):
     f = f"{run_dir(a)}/speak.npz"
     if done(f):
         return
-    others, leans, rows = spoken(a, Vocab(a).pieces, np.load(f"{run_dir(a)}/meet.npz")["W"])
+    met = np.load(f"{run_dir(a)}/meet.npz")
+    tools = met["W"].copy()
+    tools[met["second"]] = met["T"]
+    others, leans, rows = spoken(a, Vocab(a).pieces, met["W"], tools)
     np.savez(f, others=np.array(others), leans=np.array(leans, np.uint8), rows=rows)
 
 
 #: Shares of the requests that tools serve, of all.
-SERVED = {"sets": 0.1, "written": 0.1, "beside": 0.125, "commands": 0.05, "operations": 0.05, "tools": 0.05, "voice": 0.025}
+SERVED = {"sets": 0.1, "written": 0.05, "real": 0.05, "beside": 0.125, "commands": 0.05, "operations": 0.05, "tools": 0.05, "voice": 0.025}
 #: How strongly the weights of dimensions, and those of pieces, are held to zero.
 SHRINK = 1e-4, 1e-5
 
@@ -435,8 +438,8 @@ SHRINK = 1e-4, 1e-5
 def scope(a):
     """Recipe 6: the weight of each English piece, and an intercept, for the logarithm of the odds that tools serve such a request at all: the
     sum over a request's distinct pieces by the root of their number. A logistic regression on requests that tools serve (those of the
-    sets, of the written servers, of command-line pages, spoken to a home, made of operations, and what tools say that they do), and as many by their weight that no tool is for: near
-    the subject of a written server (those of its writers, and of scope.tsv, as many as are served there), and out of any scope. A weight is the piece's own and what
+    sets, of the written and of the real servers, of command-line pages, spoken to a home, made of operations, and what tools say that they do), and as many by their weight that no tool is for: near
+    the subject of a server (those of its writers, and of scope.tsv, as many as are served there), and out of any scope. A weight is the piece's own and what
     its row says, so that pieces which no request has have one too."""
     import scipy.sparse as sp
     from scipy.optimize import minimize
@@ -450,6 +453,9 @@ def scope(a):
     sets = [load_set(a.bench, s)[:2] for s in SETS if FOLD[s] != a.leave_out]
     asked = list(written_requests(a.written, without))
     served, near = ([q for q, tools in asked if bool(tools) == x] for x in (True, False))
+    real = RealServers(a.real, a.leave_out, a.unseen)
+    near += real.unanswered()
+    real = [q for lang, q, _ in real.requests() if lang == "en"]
     commands = [q for l in open(f"{a.training}/commands.jsonl", encoding="utf-8") for q in json.loads(l)["requests"]]
     operations = [q for title, q, _ in map(json.loads, open(f"{a.work}/weak.jsonl", encoding="utf-8")) if title != "t2v" and not title.startswith("wn")]
     operations = [q for q in np.random.default_rng(SEED).permutation(operations)[:20_000].tolist() if clear(q, seen)]
@@ -460,8 +466,8 @@ def scope(a):
     tools += [d.partition(": ")[2] for documents, _ in sets for d in documents]
     tools = [first_sentence(x) for x in tools if x]
     voice = [v["text"] for v in map(json.loads, open(f"{a.training}/voice.jsonl", encoding="utf-8")) if v["lang"] == "en"]
-    more = {"written": served, "beside": beside(True), "commands": commands, "operations": operations, "tools": tools, "voice": voice}
-    groups += [(SERVED[k], 1, x) for k, x in more.items()]
+    more = {"written": served, "real": real, "beside": beside(True), "commands": commands, "operations": operations, "tools": tools, "voice": voice}
+    groups += [(SERVED[k], 1, x) for k, x in more.items() if x]
     groups += [(0.125, 0, near), (0.125, 0, beside(False)), (0.25, 0, out)]
     C = V.counts([q for *_, x in groups for q in x])
     C.data[:] = 1
@@ -574,6 +580,9 @@ if __name__ == "__main__":
     p.add_argument("--work", default="work")
     p.add_argument("--bench", default="../shared/benchmarks")
     p.add_argument("--training", default="../shared/training")
+    p.add_argument("--real", default="", help="folder of the definitions that ../real/collect.py wrote")
+    p.add_argument("--unseen", default="", help="folder of an evaluation set whose servers are left out")
+    p.add_argument("--share-real", type=float, default=0.3, help="share of the pairs for real servers")
     p.add_argument("--start", default="")
     p.add_argument("--run", default="static")
     p.add_argument("--teacher", default="")

@@ -15,6 +15,23 @@ def quantise(w, axis):
     return np.clip(np.rint(w / s), -127, 127).astype(np.int8), s
 
 
+def weights(path):
+    """The weights in a file that `build` wrote, as float32. Token types are part of the positions there, so their weights are zero."""
+    c = {x.name: numpy_helper.to_array(x) for x in onnx.load(path).graph.initializer}
+    p = {k: x for k, x in c.items() if k.endswith((".bias", "LayerNorm.weight"))}
+    for name in [k.removesuffix(".scale") for k in c if k.endswith(".scale") and k != "words.scale"]:
+        p[f"{name}.weight"] = (c[f"{name}.weight"] * c[f"{name}.scale"]).T
+    for name in [k.removesuffix(".weight") for k in p if k.endswith("qkv.weight")]:
+        for part in ("weight", "bias"):
+            for m, x in zip(("query", "key", "value"), np.split(p.pop(f"{name}.{part}"), 3)):
+                p[f"{name.removesuffix('qkv')}attention.self.{m}.{part}"] = x
+    e = "embeddings."
+    p[e + "word_embeddings.weight"] = c["words"] * c["words.scale"]
+    p[e + "position_embeddings.weight"] = c["positions"]
+    p[e + "token_type_embeddings.weight"] = np.zeros((2, c["positions"].shape[1]))
+    return {k: np.ascontiguousarray(x, np.float32) for k, x in p.items()}
+
+
 def build(p, vocabulary, heads=12):
     p = {k: np.asarray(v, np.float32) for k, v in p.items()}
     nodes, consts = [], []

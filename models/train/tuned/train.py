@@ -1,51 +1,47 @@
 #!/usr/bin/env python3
 """A sentence encoder tuned for tool retrieval: all-MiniLM-L6-v2 trained on request-tool pairs, in PyTorch. Registry packages only.
 
-    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --pairs pairs.jsonl --written WRITTEN_DIR [--leave-out FOLD]
+    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --pairs pairs.jsonl --written WRITTEN_DIR --real REAL_DIR \
+        [--leave-out FOLD] [--unseen SET_DIR]
     stages: fetch  corpus  train  score  export
 
 Every stage is seeded and skips what it finds finished; `train` goes on from its last checkpoint. With `--leave-out` the sets of
-that fold, the pairs that share their tools and its written servers take no part, and the held-out curve is theirs.
+that fold, the pairs that share their tools, its written servers and its real servers take no part, and the held-out curve is theirs.
 """
 
-import argparse, hashlib, os, sys, time
+import argparse, os, sys, time
 import numpy as np
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+for folder in ("..", "../static"):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), folder))
 from common import *
 from encoder import *
 from pairs import *
+from real_servers import fold_set
+from static_ref import Static
 
-#: Documents whose MiniLM vectors are this near are no negatives of each other's requests.
+#: The static model that the program contains, and the cosine from which on it says that documents are alike: then they are no negatives
+#: of each other's requests.
+STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../crates/models/static/model.bin")
 GUARD = 0.9
 
 
-def untrained(a, base, P):
-    """MiniLM's vectors of the documents, kept in WORK from run to run."""
-    f = f"{a.work}/documents.npz"
-    z = np.load(f) if os.path.exists(f) else {"texts": [], "vectors": []}
-    known = dict(zip(list(z["texts"]), z["vectors"]))
-    key = [hashlib.sha256(d.encode()).hexdigest() for d in P.d]
-    new = [j for j, k in enumerate(key) if k not in known]
-    if new:
-        known |= zip([key[j] for j in new], encode(base, [P.dt[j] for j in new]))
-        np.savez(f + ".tmp.npz", texts=list(known), vectors=np.array(list(known.values())))
-        os.replace(f + ".tmp.npz", f)
-    return np.array([known[k] for k in key])
+def static_vectors(tok, ids):
+    """Unit vectors by the static model of documents, given as lists of token ids."""
+    model = Static(STATIC)
+    all_rows, rows = model.rows(), {p: model.row(i, True) for i, p in enumerate(model.names[: model.n])}
+    table = np.zeros((tok.get_vocab_size(), model.d), np.float32)
+    for piece, i in tok.get_vocab().items():
+        if piece in rows:
+            table[i] = all_rows[rows[piece]]
+    v = np.stack([table[x].sum(0) for x in ids])
+    return v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9)
 
 
 # ---------------------------------------------------------------- training
-def loss(v, ok, tau):
-    """In-batch contrast in both directions: cross-entropy of the pair against every allowed negative. `v`: requests, then tools."""
-    q, d = v.chunk(2)
-    s = (q @ d.T / tau).masked_fill(~ok, -1e9)
-    n = torch.arange(len(q))
-    return (F.cross_entropy(s, n) + F.cross_entropy(s.T, n)) / 2
-
-
 def dev_sets(a, tok):
     """For the curve: a sample of the left-out sets (200 requests a set, 2,000 documents that hold their answers) and each left-out
-    fold of written servers whole."""
+    fold of written servers whole, 500 requests to the left-out fold of real servers, and the set of --unseen."""
     out = {}
     enc = lambda L: [e.ids for e in tok.encode_batch(L)]
     for s in SETS:
@@ -61,7 +57,24 @@ def dev_sets(a, tok):
     for f in WRITTEN_FOLDS.get(a.leave_out, ()):
         D, Q, rel = written_set(a.written, f)
         out[f"written-{f}"] = enc(D), enc(Q), rel
+    if a.real and a.leave_out:
+        tools, asked = fold_set(a.real, a.leave_out)
+        asked = [asked[i] for i in np.random.default_rng(SEED).permutation(len(asked))[:500]]
+        at = {t["id"]: n for n, t in enumerate(tools)}
+        out[f"real-{a.leave_out}"] = enc([document(t) for t in tools]), enc([q for q, _ in asked]), [{at[x]: 1 for x in y} for _, y in asked]
+    if a.unseen:
+        D, Q, rel = load_set(*os.path.split(a.unseen.rstrip("/")))
+        out["unseen"] = enc(D), enc(Q), rel
     return out
+
+
+def starting_weights(a):
+    """The weights that training begins with: MiniLM's, or those of --start."""
+    if not a.start:
+        return load(f"{a.work}/dl/minilm/model.safetensors")
+    from onnx_file import weights
+
+    return {k: torch.tensor(x) for k, x in weights(a.start).items()}
 
 
 def run_dir(a):
@@ -73,11 +86,12 @@ def train(a):
     os.makedirs(d, exist_ok=True)
     if done(f"{d}/model.safetensors"):
         return
-    p = load(f"{a.work}/dl/minilm/model.safetensors")
+    p = starting_weights(a)
     P = Pairs(a)
     print({g: len(P.groups[g]) for g in P.names}, len(P.q), "requests;", {g: round(float(x), 3) for g, x in zip(P.names, P.share)}, flush=True)
-    B = Batches(a, P, untrained(a, p, P), GUARD)
-    dev = dev_sets(a, tokenizer(f"{a.work}/dl/minilm/tokenizer.json"))
+    tok = tokenizer(f"{a.work}/dl/minilm/tokenizer.json")
+    B = Batches(a, P, static_vectors(tok, P.dt), GUARD)
+    dev = {} if a.no_curve else dev_sets(a, tok)
     for x in p.values():
         x.requires_grad_()
     matrices, others = ([x for x in p.values() if (x.ndim == 2) == m] for m in (True, False))
@@ -95,6 +109,8 @@ def train(a):
     log = open(f"{d}/curve.tsv", "a")
 
     def curve(t, l):
+        if not dev:
+            return
         r = [ndcg(encode(p, q) @ encode(p, x).T, rel) for x, q, rel in dev.values()]
         line = "\t".join([str(t), f"{l:.4f}", f"{time.time() - t0:.0f}", *(f"{x:.4f}" for x in r)])
         print("step loss seconds", *dev, line.replace("\t", " "), flush=True)
@@ -106,12 +122,13 @@ def train(a):
         log.write("\t".join(["step", "loss", "seconds", *dev]) + "\n")
         curve(0, 0)
     for t in range(start, a.steps):
-        pairs, ok = B.batch(t)
-        packed = pack([P.qt[i] for i, _ in pairs] + [P.dt[j] for _, j in pairs])
+        requests, documents, positive, negative = B.batch(t)
+        packed = pack([P.qt[i] for i in requests] + [P.dt[j] for j in documents])
         for g in adam.param_groups:
             g["lr"] = rate(t)
         adam.zero_grad()
-        l = loss(forward(p, packed, 2 * a.batch), torch.from_numpy(ok), a.tau)
+        q, x = forward(p, packed, len(requests) + len(documents)).split([len(requests), len(documents)])
+        l = contrast(q, x, positive, negative, a.tau)
         l.backward()
         torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
         adam.step()
@@ -159,7 +176,11 @@ if __name__ == "__main__":
     p.add_argument("--bench", default="../shared/benchmarks")
     p.add_argument("--pairs", default="../shared/training/pairs.jsonl")
     p.add_argument("--written", default="../shared/training/written")
+    p.add_argument("--real", default="", help="folder of the definitions that real/collect.py wrote")
+    p.add_argument("--unseen", default="", help="folder of an evaluation set whose servers are left out")
     p.add_argument("--leave-out", type=int, default=0)
+    p.add_argument("--share-real", type=float, default=SHARES["real"], help="share of the pairs for real servers")
+    p.add_argument("--start", default="", help="model.onnx to begin with (default: MiniLM)")
     p.add_argument("--run", default="tuned")
     p.add_argument("--steps", type=int, default=400)
     p.add_argument("--batch", type=int, default=96)
@@ -167,6 +188,7 @@ if __name__ == "__main__":
     p.add_argument("--tau", type=float, default=0.05)
     p.add_argument("--seed", type=int, default=SEED)
     p.add_argument("--every", type=int, default=100)
+    p.add_argument("--no-curve", action="store_true", help="measure nothing while training")
     p.add_argument("--blend", type=float, default=1.0)
     a = p.parse_args()
     stages = {"fetch": fetch, "corpus": corpus, "train": train, "score": score, "export": export}
