@@ -96,7 +96,7 @@ def train(a):
         x.requires_grad_()
     matrices, others = ([x for x in p.values() if (x.ndim == 2) == m] for m in (True, False))
     adam = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}])
-    rate = lambda t: a.lr * min(1, (t + 1) / (0.1 * a.steps)) * (0.5 + 0.5 * np.cos(np.pi * t / a.steps))
+    rate = lambda t: float(a.lr * min(1, (t + 1) / (0.1 * a.steps)) * (0.5 + 0.5 * np.cos(np.pi * t / a.steps)))
     t0, start, ck = time.time(), 0, f"{d}/checkpoint.pt"
     if os.path.exists(ck):
         z = torch.load(ck)
