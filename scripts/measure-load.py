@@ -4,6 +4,7 @@
 usage: scripts/measure-load.py [ROW ...] [--program PROGRAM] [--against PROGRAM] [--json]
        scripts/measure-load.py soak [--seconds N] [--program PROGRAM] [--json]
        scripts/measure-load.py isolation [--minutes M] [--restarts N] [--program PROGRAM] [--store URL] [--json]
+       scripts/measure-load.py rivals [--program PROGRAM] [--json]
 
 ROW        A row of the table; by default all of them, which takes about three minutes a program. Each row measures both
            programs in turn. A row that fails is reported below the table, and the others go on. The rows are:
@@ -11,6 +12,7 @@ ROW        A row of the table; by default all of them, which takes about three m
 soak       A steady client beside a chatty, a slow, a dead and a hostile server and two greedy clients. Prints the steady
            client's times and the memory of the gateway over time.
 isolation  What one key notices of another one and of a hostile server, and of restarts.
+rivals     Other gateways with the same servers.
 
 Needs Linux, Python 3.9 and cargo, which builds the load generator (crates/testing/src/bin/load), and
 target/release/picktools or another --program. The exit status is 1 if a row fails or a floor of soak or isolation breaks.
@@ -28,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts/load"))
 import generator
 import isolation
+import rivals
 import soak
 from rows import ROWS, Bench
 
@@ -145,7 +148,7 @@ def measure_table(given):
 
 
 def main():
-    commands = {"soak": soak.main, "isolation": isolation.main}
+    commands = {"soak": soak.main, "isolation": isolation.main, "rivals": rivals.main}
     command = commands.get(sys.argv[1] if len(sys.argv) > 1 else None)
     sys.exit(command(sys.argv[2:]) if command else measure_table(sys.argv[1:]))
 

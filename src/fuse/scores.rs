@@ -327,8 +327,11 @@ impl FusedScores {
         let reaching = best.partition_point(|candidate| candidate.score >= min_value);
         let has_all = best.len() < count || reaching < best.len();
         best.truncate(reaching);
-        if has_all || best.iter().all(is_candidate) {
+        if has_all {
             best.retain(is_candidate);
+            return best;
+        }
+        if best.iter().all(is_candidate) {
             return best;
         }
         // A tool that is not a candidate took the place of another one.

@@ -5,19 +5,26 @@ use std::ffi::{c_int, c_long};
 /// The number of `mi_option_purge_delay` in `mimalloc.h`.
 const PURGE_DELAY: c_int = 15;
 
-#[expect(unsafe_code, reason = "the allocator has no other interface")]
+#[expect(
+    unsafe_code,
+    reason = "the crate of the allocator does not declare these functions"
+)]
 // SAFETY: the allocator of the program is mimalloc, which declares these functions so. Every thread
-// may call them at any time: they free only memory that contains no value.
+// may call `mi_collect` at any time: it frees only memory that contains no value.
 unsafe extern "C" {
     safe fn mi_collect(force: bool);
-    safe fn mi_option_set_default(option: c_int, value: c_long);
+    fn mi_option_set_default(option: c_int, value: c_long);
 }
 
 /// Lets the allocator return pages without values to the system at once. By default it does so a
 /// second later, and only if memory is allocated then: an idle gateway would keep what it needed to
 /// read the tools of its servers.
 pub(super) fn return_free_pages() {
-    mi_option_set_default(PURGE_DELAY, 0);
+    #[expect(unsafe_code, reason = "the allocator has no other interface")]
+    // SAFETY: commands call this before they start a thread that could read the option.
+    unsafe {
+        mi_option_set_default(PURGE_DELAY, 0);
+    }
 }
 
 /// Returns free memory of this thread to the system, also of pages that the allocator keeps for it.

@@ -86,8 +86,8 @@ pub struct GatewayOptions {
     /// The time from the start in which lists and searches wait for servers that have not reported
     /// yet. A slower server delays only its own tools: clients are told when they arrive.
     pub list_wait: Duration,
-    /// A callback after the gateway has built a snapshot of its tools and freed the previous one. A
-    /// program can return free memory to the system in it.
+    /// A callback that runs after the gateway has published a new snapshot of its tools. A program
+    /// can return free memory to the system in it.
     pub on_snapshot: Arc<dyn Fn() + Send + Sync>,
 }
 

@@ -1,8 +1,8 @@
 //! Pages of `tools/list` that consist of stored texts.
 //!
-//! The protocol library writes a page from values. To read these from the stored texts of 200
-//! definitions and to write them again takes most of the time of a page. So the one tool of a
-//! [`text_page`] carries the texts of all definitions, and [`write_message`] writes them unchanged.
+//! The protocol library writes a page from values. Parsing and serialising 200 definitions takes
+//! most of the time of a page. So the one tool of a [`text_page`] carries the texts of all
+//! definitions, and [`write_message`] writes them unchanged.
 
 use std::io;
 use std::sync::{Arc, LazyLock};

@@ -342,7 +342,7 @@ impl Upstream {
     ) -> Result<Lease, Refusal> {
         let is_shared = share == Share::All || lock(&self.health).sharing.includes(&client);
         let slot = if is_shared {
-            SlotUse::new(&self.shared)
+            SlotUse::new(&self.shared, Instant::now())
         } else {
             self.owner_slot(owner, client, deadline).await?
         };

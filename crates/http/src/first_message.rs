@@ -25,7 +25,8 @@ type BodyFrame = Result<Frame<Bytes>, axum::Error>;
 /// A response body after its first frames, which were read before.
 struct ContinuedBody {
     first: VecDeque<BodyFrame>,
-    rest: Body,
+    /// `None` after its end.
+    rest: Option<Body>,
 }
 
 /// Waits for the first message of an event stream, or for a short time.
@@ -33,12 +34,14 @@ pub(crate) async fn wait_for_first_message(response: Response) -> Response {
     let (parts, mut rest) = response.into_parts();
     let mut first = VecDeque::new();
     // The head is sent after the time, whatever has arrived.
-    let _elapsed = timeout(HEAD_DELAY, read_first_message(&mut rest, &mut first)).await;
+    let read = timeout(HEAD_DELAY, read_first_message(&mut rest, &mut first)).await;
+    let has_ended = read == Ok(true);
+    let rest = (!has_ended).then_some(rest);
     Response::from_parts(parts, Body::new(ContinuedBody { first, rest }))
 }
 
-/// Reads frames up to the first message or the end.
-async fn read_first_message(body: &mut Body, frames: &mut VecDeque<BodyFrame>) {
+/// Reads frames up to the first message. Returns `true` at the end of the body.
+async fn read_first_message(body: &mut Body, frames: &mut VecDeque<BodyFrame>) -> bool {
     while let Some(frame) = body.frame().await {
         let is_last = match &frame {
             Ok(frame) => frame
@@ -48,9 +51,10 @@ async fn read_first_message(body: &mut Body, frames: &mut VecDeque<BodyFrame>) {
         };
         frames.push_back(frame);
         if is_last {
-            return;
+            return false;
         }
     }
+    true
 }
 
 impl http_body::Body for ContinuedBody {
@@ -61,9 +65,12 @@ impl http_body::Body for ContinuedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match self.first.pop_front() {
-            Some(frame) => Poll::Ready(Some(frame)),
-            None => Pin::new(&mut self.rest).poll_frame(cx),
+        if let Some(frame) = self.first.pop_front() {
+            return Poll::Ready(Some(frame));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(cx),
+            None => Poll::Ready(None),
         }
     }
 }
@@ -92,7 +99,7 @@ mod tests {
         let texts = [PRIMING, MESSAGE, MESSAGE];
         let mut body = Body::from_stream(stream::iter(chunks(&texts)));
         let mut frames = VecDeque::new();
-        read_first_message(&mut body, &mut frames).await;
+        assert!(!read_first_message(&mut body, &mut frames).await);
         assert_eq!(frames.len(), 2);
         let response = Response::new(Body::from_stream(stream::iter(chunks(&texts))));
         let response = wait_for_first_message(response).await;

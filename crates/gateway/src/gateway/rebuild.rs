@@ -288,9 +288,11 @@ pub(super) async fn rebuild_snapshots(
                 warn_of_quarantine(&previous, &snapshot);
                 count_failures(&hub, &previous, &snapshot);
                 notice_log.log(&snapshot, reports.is_complete(&upstreams));
-                drop(previous);
                 let on_snapshot = Arc::clone(&on_snapshot);
-                drop(tokio::task::spawn_blocking(move || on_snapshot()));
+                drop(tokio::task::spawn_blocking(move || {
+                    drop(previous);
+                    on_snapshot();
+                }));
                 None
             }
             Err(message) => Some(message),

@@ -3,7 +3,7 @@
 //! A slot is in use from the moment it is chosen until the call ends, so it is never given to
 //! another owner in between. If all slots are taken, new owners wait in the order in which they
 //! came, for a slot that is unused and whose owner has had it for a while. So more owners than
-//! slots take turns, and do not start a server for each call.
+//! slots take turns, and owners that call all the time do not start a server for each call.
 //!
 //! A turn ends early if its owner does not use the slot. Slots that are used until the end of their
 //! turn change hands a few at a time, because a slot serves nobody while its server starts.
@@ -131,8 +131,8 @@ impl Slot {
 pub(super) struct SlotUse(Arc<Slot>);
 
 impl SlotUse {
-    pub(super) fn new(slot: &Arc<Slot>) -> Self {
-        lock(&slot.state).begin_call();
+    pub(super) fn new(slot: &Arc<Slot>, now: Instant) -> Self {
+        lock(&slot.state).begin_call(now);
         Self(Arc::clone(slot))
     }
 }
@@ -257,7 +257,7 @@ impl OwnedSlots {
             if let Some(slot_use) = self.own_slot(&mut slots, request, now) {
                 return Ok(slot_use);
             }
-            let evictable = self.evictable(&slots);
+            let evictable = self.evictable(&slots, now);
             let waits_for_call = &self.wake_up.waits_for_call;
             waits_for_call.store(evictable == Evictable::TurnOver, Ordering::Relaxed);
             evict(&mut slots, &request.holder, evictable, now)?;
@@ -265,16 +265,16 @@ impl OwnedSlots {
     }
 
     /// Returns the slots that the next owner may take.
-    fn evictable(&self, slots: &HashMap<Owner, Arc<Slot>>) -> Evictable {
-        let mut starting = 0;
-        let mut start_time = Duration::ZERO;
-        for slot in slots.values() {
-            let state = lock(&slot.state);
-            starting += usize::from(state.is_starting());
-            start_time = start_time.max(state.start_time().unwrap_or_default());
-        }
+    fn evictable(&self, slots: &HashMap<Owner, Arc<Slot>>, now: Instant) -> Evictable {
+        let states = || slots.values().map(|slot| lock(&slot.state));
+        let mut start_times: Vec<Duration> =
+            states().filter_map(|state| state.start_time()).collect();
+        start_times.sort_unstable();
+        let usual_time = start_times.get(start_times.len() / 2);
+        let usual_time = usual_time.copied().unwrap_or_default();
+        let starting = states().filter(|state| state.starts_as_usual(usual_time, now));
         let waiting = self.waiting.load(Ordering::Relaxed);
-        if starting < max_starting(waiting, self.most, start_time) {
+        if starting.count() < max_starting(waiting, self.most, usual_time) {
             Evictable::TurnOver
         } else {
             Evictable::Unused
@@ -288,7 +288,7 @@ impl OwnedSlots {
         now: Instant,
     ) -> Option<SlotUse> {
         if let Some(slot) = slots.get(request.owner) {
-            return Some(SlotUse::new(slot));
+            return Some(SlotUse::new(slot, now));
         }
         if slots.len() >= self.most {
             let held = slots.values().filter(|slot| slot.holder == request.holder);
@@ -300,7 +300,7 @@ impl OwnedSlots {
         }
         let slot = Arc::new((request.create)(Arc::clone(&self.wake_up)));
         slots.insert(request.owner.clone(), Arc::clone(&slot));
-        Some(SlotUse::new(&slot))
+        Some(SlotUse::new(&slot, now))
     }
 
     /// Removes the slot of an owner, and ends its connection.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// The tool definitions that an upstream sent last. Only building a snapshot reads them, so they are
-/// kept as text, which takes a quarter of the memory of values.
+/// The tool definitions that an upstream sent last. They are read only for a snapshot and for the
+/// next list, so they are kept as text, which takes a quarter of the memory of values.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredTools {
     /// A JSON array.

@@ -17,8 +17,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The interval between listings of an upstream that does not report changes.
 const LISTING_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The longest time that an upstream with known tools waits for the first snapshot of the gateway.
-const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest time that an upstream with known tools waits for the reports of the others.
+const REPORTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The watcher of the list of tools of an upstream.
 pub(crate) struct ToolListWatcher {
@@ -61,7 +61,7 @@ impl ToolListWatcher {
             return;
         }
         if self.upstream.rules.start == Start::Eager && self.last_reported.is_some() {
-            self.wait_for_first_snapshot().await;
+            self.wait_for_reports().await;
         }
         while self.follow_until_failure().await.is_ok() {
             sleep(self.backoff).await;
@@ -84,15 +84,15 @@ impl ToolListWatcher {
 
     /// Waits until the gateway has the tools of all upstreams, or a call needs this one. The first
     /// list would otherwise share the processor with all the servers that start.
-    async fn wait_for_first_snapshot(&mut self) {
-        let first_snapshot = self.is_complete.wait_for(|is_complete| *is_complete);
+    async fn wait_for_reports(&mut self) {
+        let all_reported = self.is_complete.wait_for(|is_complete| *is_complete);
         let wait = async {
             tokio::select! {
-                _ = first_snapshot => {}
+                _ = all_reported => {}
                 () = self.upstream.start_requested.notified() => {}
             }
         };
-        let _elapsed = timeout(FIRST_SNAPSHOT_TIMEOUT, wait).await;
+        let _elapsed = timeout(REPORTS_TIMEOUT, wait).await;
     }
 
     /// Starts the upstream, and follows it until it ends or fails.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 const STARTS_PER_TURN: u32 = 4;
 const MIN_TURN: Duration = Duration::from_millis(250);
 const MAX_TURN: Duration = Duration::from_secs(4);
-/// The part of a turn after which the turn ends if the slot is not used: half a start of the server.
+/// The part of a turn after which the turn ends if the slot is not used.
 const UNUSED_PART: u32 = 8;
+/// A start that takes longer than this multiple of the usual time does not delay other starts.
+const USUAL_STARTS: u32 = 2;
 
 /// The turn of the owner of a slot.
 #[derive(Clone, Copy)]
@@ -24,6 +26,8 @@ struct SlotTurn {
 pub(super) struct SlotState {
     uses: usize,
     last_use: Instant,
+    /// The time at which the server began to start.
+    starting_since: Instant,
     /// `None` until the server has started.
     turn: Option<SlotTurn>,
 }
@@ -46,6 +50,7 @@ impl SlotState {
         Self {
             uses: 0,
             last_use: now,
+            starting_since: now,
             turn: None,
         }
     }
@@ -60,7 +65,10 @@ impl SlotState {
         });
     }
 
-    pub(super) fn begin_call(&mut self) {
+    pub(super) fn begin_call(&mut self, now: Instant) {
+        if self.turn.is_none() && self.uses == 0 {
+            self.starting_since = now;
+        }
         self.uses += 1;
     }
 
@@ -79,8 +87,14 @@ impl SlotState {
         Some(self.turn?.start_time)
     }
 
-    pub(super) fn is_starting(&self) -> bool {
+    fn is_starting(&self) -> bool {
         self.turn.is_none() && self.uses > 0
+    }
+
+    /// Returns `true` if its server is starting, and not for much longer than starts usually take.
+    pub(super) fn starts_as_usual(&self, usual_time: Duration, now: Instant) -> bool {
+        let limit = usual_time.saturating_mul(USUAL_STARTS).max(MIN_TURN);
+        self.is_starting() && now < self.starting_since + limit
     }
 
     pub(super) fn availability(&self, now: Instant) -> Availability {
@@ -140,7 +154,7 @@ mod tests {
         let begin = Instant::now();
         let mut state = SlotState::new(begin);
         assert_eq!(state.availability(begin), Availability::Unused);
-        state.begin_call();
+        state.begin_call(begin);
         assert_eq!(state.availability(begin), Availability::Starting);
         assert_eq!(state.next_change(begin), None);
         state.begin_turn(milliseconds(500), begin);
@@ -150,7 +164,7 @@ mod tests {
         assert_eq!(state.next_change(begin), Some(at(250)));
         assert_eq!(state.availability(at(249)), Availability::Taken);
         assert_eq!(state.availability(at(250)), Availability::Unused);
-        state.begin_call();
+        state.begin_call(at(250));
         assert_eq!(state.next_change(at(1_900)), Some(at(2_000)));
         assert_eq!(state.availability(at(2_100)), Availability::Taken);
         state.end_call(at(2_100));
@@ -162,9 +176,23 @@ mod tests {
     fn slot_whose_server_did_not_start_is_unused() {
         let now = Instant::now();
         let mut state = SlotState::new(now);
-        state.begin_call();
+        state.begin_call(now);
         state.end_call(now);
         assert_eq!(state.availability(now), Availability::Unused);
+    }
+
+    #[test]
+    fn start_that_takes_too_long_is_not_counted() {
+        let begin = Instant::now();
+        let mut state = SlotState::new(begin);
+        state.begin_call(begin);
+        let usual = milliseconds(500);
+        assert!(state.starts_as_usual(usual, begin + milliseconds(999)));
+        assert!(!state.starts_as_usual(usual, begin + milliseconds(1_000)));
+        assert_eq!(
+            state.availability(begin + milliseconds(9_000)),
+            Availability::Starting
+        );
     }
 
     #[test]

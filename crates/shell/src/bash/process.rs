@@ -6,7 +6,6 @@ use std::io::{self, PipeReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,11 +26,6 @@ const LINGER: Duration = Duration::from_millis(100);
 const REAP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The most bytes that are read after the kill. It is more than the capacity of a pipe.
 const MAX_REST_BYTES: usize = 2 << 20;
-
-/// Held while a program starts. Until a new process runs its program, it has the pipes of the
-/// commands that start at the same time. If one of these ended meanwhile, it would kill the new
-/// process as one that can write to its output.
-static STARTING: Mutex<()> = Mutex::new(());
 
 /// A running shell. Dropping it kills all its processes.
 pub(super) struct Shell {
@@ -71,7 +65,6 @@ impl Shell {
     ) -> Result<Self, StartError> {
         let mark = new_mark();
         let (name, value) = mark.split_once('=').unwrap_or((&mark, ""));
-        let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let (output, stdout) = io::pipe().map_err(StartError::Io)?;
         let stderr = stdout.try_clone().map_err(StartError::Io)?;
         ioctl_fionbio(&output, true).map_err(|error| StartError::Io(error.into()))?;
@@ -103,7 +96,6 @@ impl Shell {
             .name("picktools-sandbox".to_owned())
             .spawn(start);
         let joined = thread.map_err(StartError::Io)?.join();
-        drop(starting);
         let (id, sandboxed) =
             joined.map_err(|_| StartError::Io(io::Error::other("the thread panicked")))??;
         let invalid_pid = || StartError::Io(io::Error::other("invalid process id"));
@@ -289,6 +281,9 @@ mod strays {
 
     /// The time for repeated searches. New processes may start faster than old ones are killed.
     const SEARCH_TIME: Duration = Duration::from_millis(200);
+    /// The flags of a file descriptor, as Linux shows them.
+    const ACCESS_MODE: u32 = 0o3;
+    const CLOSE_ON_EXEC: u32 = 0o2_000_000;
     /// The most bytes of an environment that are read, which is the limit of Linux.
     const MAX_ENVIRONMENT_BYTES: u64 = 6 << 20;
 
@@ -355,8 +350,8 @@ mod strays {
                 .any(|variable| variable == mark.as_bytes())
     }
 
-    /// Returns `true` if a process can write to a pipe. A process that can only read it has just
-    /// been forked from this one.
+    /// Returns `true` if a process can write to a pipe. A process that can only read it, or that
+    /// closes it when it runs its program, has just been forked from this one.
     fn can_write_to(process: &Path, pipe: &Path) -> bool {
         let Ok(files) = fs::read_dir(process.join("fd")) else {
             return false;
@@ -368,7 +363,8 @@ mod strays {
             let info = fs::read_to_string(process.join("fdinfo").join(file.file_name()))
                 .unwrap_or_default();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-            if flags.is_some_and(|flags| flags.trim().ends_with(['1', '2'])) {
+            let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+            if flags.is_some_and(|flags| flags & ACCESS_MODE != 0 && flags & CLOSE_ON_EXEC == 0) {
                 return true;
             }
         }

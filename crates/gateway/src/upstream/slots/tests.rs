@@ -104,7 +104,7 @@ impl Simulation {
             return;
         }
         match lock(&self.slots.slots).get(&owner(number)) {
-            Some(slot) => lock(&slot.state).begin_call(),
+            Some(slot) => lock(&slot.state).begin_call(self.now),
             None => {
                 self.owners.remove(&number);
                 self.queue.push_back((number, self.now));
@@ -157,6 +157,26 @@ fn few_slots_change_hands_at_a_time_and_all_owners_get_turns() {
         let wait = simulation.longest_wait;
         assert!(wait <= Duration::from_secs(wait_s), "{owners}: {wait:?}");
     }
+}
+
+#[test]
+fn server_that_does_not_start_delays_no_other_start() {
+    let mut simulation = Simulation::new(SLOTS + 1);
+    simulation.call_for(Duration::from_secs(3));
+    while simulation.owners.values().all(|owner| owner.is_started) {
+        simulation.step(|_| true);
+    }
+    for owner in simulation
+        .owners
+        .values_mut()
+        .filter(|owner| !owner.is_started)
+    {
+        owner.started_at += Duration::from_secs(3_600);
+    }
+    simulation.forget_figures();
+    simulation.call_for(Duration::from_secs(30));
+    assert!(simulation.longest_wait <= Duration::from_secs(5));
+    assert!(simulation.starts > 10, "{}", simulation.starts);
 }
 
 #[test]
