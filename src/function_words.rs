@@ -127,17 +127,83 @@ pub fn has_content_word(text: &str) -> bool {
 /// The result depends on the language of the text. Only words with `true` count as evidence for the
 /// language.
 pub(crate) fn function_words(words: &[(FunctionWordEntry, bool)]) -> Vec<bool> {
+    function_words_and_languages(words).0
+}
+
+/// Returns the same as [`function_words`], and the languages of the text.
+pub(crate) fn function_words_and_languages(
+    words: &[(FunctionWordEntry, bool)],
+) -> (Vec<bool>, TextLanguages) {
     let mut evidence = Vec::new();
     for (entry, is_evidence) in words {
         if *is_evidence {
             evidence.extend(entry.0);
         }
     }
-    let languages = detect_languages(evidence);
-    words
-        .iter()
-        .map(|(entry, _)| entry.is_function_word(languages))
-        .collect()
+    let has_english = evidence.iter().any(|(_, bits)| bits & ENGLISH != 0);
+    let others = detect_languages(evidence);
+    let mut function_words = Vec::with_capacity(words.len());
+    for (entry, _) in words {
+        function_words.push(entry.is_function_word(others));
+    }
+    (
+        function_words,
+        TextLanguages {
+            others,
+            has_english,
+        },
+    )
+}
+
+/// The languages in which a text may be, by its function words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TextLanguages {
+    /// The bits of the languages other than English.
+    others: u32,
+    /// `true` if the text has function words of English.
+    has_english: bool,
+}
+
+impl TextLanguages {
+    /// Returns `true` if the text is in another language than English.
+    pub(crate) fn is_other(self) -> bool {
+        self.others != 0
+    }
+
+    /// Returns `true` if the text has function words of English.
+    pub(crate) fn has_english(self) -> bool {
+        self.has_english
+    }
+
+    /// Returns `true` if nothing tells the language of the text.
+    pub(crate) fn is_unknown(self) -> bool {
+        self.others == 0 && !self.has_english
+    }
+
+    /// Returns `true` if the text may be in a language.
+    pub(crate) fn may_be(self, language: Language) -> bool {
+        let position = LANGUAGES.iter().position(|&other| other == language);
+        self.is_unknown() || position.is_some_and(|bit| self.others >> bit & 1 == 1)
+    }
+}
+
+/// Returns `true` if a misspelt word may be an English function word: both begin with the same
+/// letter and differ by one edit.
+pub(crate) fn resembles_function_word(word: &str) -> bool {
+    static ENGLISH_WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let mut words = Vec::new();
+        for (&word, &bits) in &*WORDS {
+            if bits & ENGLISH != 0 && word.is_ascii() {
+                words.push(word);
+            }
+        }
+        words
+    });
+    ENGLISH_WORDS.iter().any(|other| {
+        other.as_bytes()[0] == word.as_bytes()[0]
+            && other.len().abs_diff(word.len()) <= 1
+            && strsim::osa_distance(word, other) == 1
+    })
 }
 
 /// Returns the bits of the languages, other than English, in which a text with these function words

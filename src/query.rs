@@ -158,6 +158,14 @@ impl Query {
         self
     }
 
+    /// Returns the query with other words in the texts that are searched for.
+    pub(crate) fn reworded(&self, reword: impl Fn(&str) -> String) -> Self {
+        let mut query = self.clone();
+        query.search.request = Some(reword(self.search_text()));
+        query.search.conversation = reword(self.conversation());
+        query
+    }
+
     /// Returns the text of the request.
     pub fn text(&self) -> &str {
         &self.text

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub use self::provenance::{
     CallCooccurrence, CallFrequency, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart,
     KeywordEvidence, PriorEvidence, Provenance, RerankEvidence, SemanticEvidence, SourceEvidence,
-    TermEvidence, WordEvidence,
+    TermEvidence, WordEvidence, WordReading,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
@@ -25,6 +25,7 @@ pub use crate::examples::ExampleOrigin;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::Skill;
 use crate::rerank::Rerank;
+pub use crate::retrieve::AlternativeKind;
 pub use crate::text::{Field, TermKind, ValueKind};
 
 /// The version of the serialised form of [`Selection`].

@@ -249,6 +249,17 @@ impl StaticEmbedder {
         looked_up
     }
 
+    /// Returns `true` if the model in the binary has a piece for a complete word in lower case.
+    /// Without a model, it knows no word.
+    pub(crate) fn knows_word(word: &str) -> bool {
+        #[cfg(feature = "static-model")]
+        if let Ok(model) = &*SHARED {
+            return model.english.number(word).is_some() || model.others.number(word).is_some();
+        }
+        let _ = word;
+        false
+    }
+
     /// Returns `true` if a text is probably in another language than English.
     pub fn finds_another_language(&self, text: &str) -> bool {
         self.is_other_language(&self.look_up(text))

@@ -31,7 +31,7 @@ use crate::selection::{
     CallCooccurrence, CallFrequency, ConsideredCandidate, CoverEvidence, DropReason, DroppedTool,
     ExampleEvidence, FusionEvidence, FusionPart, IneligibleSummary, IneligibleTool,
     KeywordEvidence, NameOrigin, Pick, PriorEvidence, Provenance, SemanticEvidence,
-    ShownDefinition, SourceEvidence, TermEvidence,
+    ShownDefinition, SourceEvidence, TermEvidence, WordReading,
 };
 
 /// The largest number of characters of a matching term; a pair of words may have others in between.
@@ -570,6 +570,10 @@ impl<'a> Explainer<'a> {
             }
             evidence.push(TermEvidence {
                 word: one_line(query.word, MAX_MEETS_CHARS),
+                read_as: query.alternative.as_ref().map(|alternative| WordReading {
+                    text: alternative.text.clone(),
+                    kind: alternative.kind,
+                }),
                 value: query.value,
                 meets: one_line(matching_word.unwrap_or(query.word), MAX_MEETS_CHARS),
                 kind: query.kind,

@@ -1,6 +1,7 @@
 //! Retrieval: the signals of the retrievers for a request and for its subqueries.
 
 mod conversation;
+mod embedded;
 mod near;
 mod subqueries;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeSet;
 use ndarray::Array2;
 
 use self::conversation::BothSignals;
+use self::embedded::EmbeddedTexts;
 pub(super) use self::near::NearSearch;
 use self::near::{NearSignals, SubqueryTerms};
 pub(super) use self::subqueries::SubqueryRetrieval;
@@ -104,9 +106,11 @@ impl<'e> RequestRetriever<'e> {
         request: &ResolvedRequest<'q>,
         report: &mut Report,
     ) -> Retrieval<'q> {
-        let mut analysed = AnalyzedTexts::default();
-        let subqueries = SubquerySearch::new(request, &mut analysed, self.embeddings, report);
-        self.search(request, subqueries, analysed, report)
+        let mut analysed = AnalyzedTexts::new(request.index, request.examples);
+        let texts = EmbeddedTexts::new(request, &mut analysed);
+        let subqueries =
+            SubquerySearch::new((request, &texts), &mut analysed, self.embeddings, report);
+        self.search((request, texts), subqueries, analysed, report)
     }
 
     /// Runs the retrievers for the request alone.
@@ -115,20 +119,26 @@ impl<'e> RequestRetriever<'e> {
         request: &ResolvedRequest<'q>,
         report: &mut Report,
     ) -> Retrieval<'q> {
-        let (subqueries, analysed) = (SubquerySearch::default(), AnalyzedTexts::default());
-        self.search(request, subqueries, analysed, report)
+        let mut analysed = AnalyzedTexts::new(request.index, request.examples);
+        let texts = EmbeddedTexts::new(request, &mut analysed);
+        self.search(
+            (request, texts),
+            SubquerySearch::default(),
+            analysed,
+            report,
+        )
     }
 
     fn search<'q>(
         &mut self,
-        request: &ResolvedRequest<'q>,
+        (request, texts): (&ResolvedRequest<'q>, EmbeddedTexts<'q>),
         mut subqueries: SubquerySearch<'q>,
         mut analysed: AnalyzedTexts<'q>,
         report: &mut Report,
     ) -> Retrieval<'q> {
         let mut signals = BothSignals::default();
         let terms = search_words(request, &mut analysed, &mut signals, report);
-        let near = self.search_vectors(request, &mut subqueries, &mut signals, report);
+        let near = self.search_vectors((request, &texts), &mut subqueries, &mut signals, report);
         let signals = signals.mix();
         report_examples(request, &signals, report);
         let (near, near_subqueries) = near.unzip();
@@ -150,7 +160,7 @@ impl<'e> RequestRetriever<'e> {
     /// subqueries.
     fn search_vectors<'q>(
         &mut self,
-        request: &ResolvedRequest<'q>,
+        (request, texts): (&ResolvedRequest<'q>, &EmbeddedTexts<'q>),
         subqueries: &mut SubquerySearch<'q>,
         signals: &mut BothSignals,
         report: &mut Report,
@@ -169,7 +179,7 @@ impl<'e> RequestRetriever<'e> {
             let embedder = vectors.embedder();
             let embedded = self
                 .embeddings
-                .get_or_embed(embedder, request.query, request.deadline);
+                .get_or_embed(embedder, &texts.query, request.deadline);
             match embedded {
                 Ok(embedded) => match request.scope {
                     RetrievalScope::AllTools => {
@@ -320,7 +330,7 @@ fn models_for_language<'i>(
 pub(super) fn plain_signals<'q>(
     CatalogIndexes {
         index, examples, ..
-    }: CatalogIndexes<'_>,
+    }: CatalogIndexes<'q>,
     query: &'q Query,
     mode: Mode,
 ) -> Result<(Vec<FoundTerm<'q>>, Signals), String> {
@@ -331,8 +341,9 @@ pub(super) fn plain_signals<'q>(
     }
     let (mut found_terms, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
+        let mut analysed = AnalyzedTexts::new(index, examples);
         found_terms = signals
-            .add_keyword(index, query, &mut AnalyzedTexts::default(), examples)
+            .add_keyword(index, query, &mut analysed, examples)
             .unwrap_or_default();
     }
     for vectors in models_for_language(models(index, mode), query) {

@@ -12,6 +12,7 @@ use super::record::{DefinitionFingerprint, ToolRecord, stored_fingerprint};
 use super::rows::Rows;
 use super::stats::NumberedModel;
 use super::vectors::Vectors;
+use super::vocabulary::Vocabulary;
 use crate::catalog::{Catalog, Tool};
 use crate::embed::{CacheStatus, Embedder};
 use crate::saved::{SavedError, SavedFile, SavedModel, Writer};
@@ -34,6 +35,8 @@ pub(super) struct Columns {
     pub(super) fingerprints: Vec<Option<DefinitionFingerprint>>,
     /// One entry per model.
     pub(super) vectors: Vec<Vectors>,
+    /// The words of all tools; empty for records, which have no words.
+    pub(super) vocabulary: Vocabulary,
 }
 
 impl Columns {
@@ -53,6 +56,7 @@ impl Columns {
                 postings: Postings::open(file)?,
                 fingerprints: open_fingerprints(file)?,
                 vectors: Vec::new(),
+                vocabulary: Vocabulary::open(file)?,
             },
             (None, Some(previous)) => {
                 let new = Self::analyze(&previous.new_tools(catalog)?);
@@ -60,6 +64,7 @@ impl Columns {
                     postings: previous.merge_postings(&new.postings),
                     fingerprints: previous.merge_fingerprints(&new.fingerprints),
                     vectors: Vec::new(),
+                    vocabulary: previous.merge_vocabulary(&new.vocabulary)?,
                 }
             }
             (None, None) => Self::analyze(catalog.tools()?),
@@ -102,14 +107,14 @@ impl Columns {
     }
 
     fn analyze_run(tools: &[Arc<Tool>]) -> Self {
-        let records: Vec<ToolRecord> = tools
-            .par_iter()
-            .with_min_len(MIN_TOOLS_PER_TASK)
-            .map_init(Analyzer::new, |analyzer, tool| {
-                ToolRecord::analyze(tool, analyzer)
-            })
-            .collect();
-        Self::transpose(&records.iter().collect::<Vec<_>>())
+        let share = tools.len().div_ceil(rayon::current_num_threads());
+        let tasks = tools.par_chunks(share.max(MIN_TOOLS_PER_TASK));
+        let (records, vocabularies): (Vec<_>, Vec<_>) = tasks.map(analyze_tools).unzip();
+        let records: Vec<&ToolRecord> = records.iter().flatten().collect();
+        Self {
+            vocabulary: Vocabulary::sum(&vocabularies),
+            ..Self::transpose(&records)
+        }
     }
 
     /// Transposes the records of one run, without vectors.
@@ -118,13 +123,16 @@ impl Columns {
             postings: Postings::from_tools(records.iter().map(|record| record.terms())),
             fingerprints: records.iter().map(|record| record.fingerprint()).collect(),
             vectors: Vec::new(),
+            vocabulary: Vocabulary::default(),
         }
     }
 
     fn concatenate(runs: Vec<Self>) -> Self {
         let postings: Vec<&Postings> = runs.iter().map(|run| &run.postings).collect();
+        let vocabularies = runs.iter().map(|run| &run.vocabulary);
         Self {
             postings: Postings::concatenate(&postings),
+            vocabulary: Vocabulary::sum(vocabularies),
             fingerprints: runs.into_iter().flat_map(|run| run.fingerprints).collect(),
             vectors: Vec::new(),
         }
@@ -142,6 +150,17 @@ impl Columns {
                 .collect(),
         )
     }
+}
+
+/// Analyses tools, and counts their words.
+fn analyze_tools(tools: &[Arc<Tool>]) -> (Vec<ToolRecord>, Vocabulary) {
+    let mut analyzer = Analyzer::new();
+    let mut records = Vec::with_capacity(tools.len());
+    for tool in tools {
+        analyzer.begin_document();
+        records.push(ToolRecord::analyze(tool, &mut analyzer));
+    }
+    (records, Vocabulary::new(analyzer.take_counts()))
 }
 
 /// Returns the vectors of a catalog's tools. The index that the catalog was opened from is used if
@@ -179,6 +198,7 @@ impl SnapshotColumns<'_> {
     /// Saves the columns. The header of the file has the model of each matrix.
     pub(super) fn save(self, writer: &mut Writer) -> Result<(), SavedError> {
         self.postings.save(writer)?;
+        self.vocabulary.save(writer)?;
         for (model, vectors) in self.vectors.iter().enumerate() {
             vectors.rows().save(&vectors_section(model), writer)?;
         }

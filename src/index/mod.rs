@@ -13,6 +13,7 @@ mod dot;
 mod rows;
 mod sketch;
 mod postings;
+mod vocabulary;
 mod recent;
 mod original_words;
 // What one tool or one source contributes.
@@ -56,3 +57,4 @@ pub use stats::{
 };
 pub(crate) use terms::TermKey;
 pub(crate) use vectors::{Cosines, ReasonWord, RequestVectors, ToolWords, Vectors};
+pub(crate) use vocabulary::Vocabulary;

@@ -6,6 +6,7 @@
 
 use super::terms::TermKey;
 use crate::catalog::Tool;
+use crate::text::abbreviations::definitions;
 use crate::text::{
     AcceptedValue, AnalyzedTerm, Analyzer, Field, TermKind, accepted_values, texts, words,
 };
@@ -69,6 +70,7 @@ pub(super) fn occurrences(
 ) -> u32 {
     let mut length = 0;
     for (field, text) in texts(tool) {
+        definitions(text, |definition| analyzer.count_definition(definition));
         let repeats = repeats(field, text);
         analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
             length += term_length(repeats, kind);

@@ -12,6 +12,7 @@ use super::postings::{ABSENT, Postings};
 use super::record::DefinitionFingerprint;
 use super::rows::Rows;
 use super::vectors::Vectors;
+use super::vocabulary::Vocabulary;
 use crate::catalog::{Catalog, Digest, Tool};
 use crate::embed::Embedder;
 use crate::ranking::ToolId;
@@ -32,11 +33,13 @@ pub(super) struct SnapshotColumns<'s> {
     pub(super) postings: &'s Postings,
     pub(super) fingerprints: &'s [Option<DefinitionFingerprint>],
     pub(super) vectors: &'s [Vectors],
+    pub(super) vocabulary: &'s Vocabulary,
 }
 
 /// The columns of an earlier snapshot, with the positions of a new catalog's tools in it.
 pub(super) struct PreviousColumns<'s> {
     columns: SnapshotColumns<'s>,
+    catalog: &'s Catalog,
     /// The position in the earlier snapshot by tool of the new catalog; [`ABSENT`] for a new tool.
     positions: Vec<u32>,
     /// The new tools, in order.
@@ -44,7 +47,11 @@ pub(super) struct PreviousColumns<'s> {
 }
 
 impl<'s> PreviousColumns<'s> {
-    pub(super) fn new(columns: SnapshotColumns<'s>, catalog: &Catalog) -> Self {
+    /// Compares an earlier catalog, which has the `columns`, with the new `catalog`.
+    pub(super) fn new(
+        (columns, earlier): (SnapshotColumns<'s>, &'s Catalog),
+        catalog: &Catalog,
+    ) -> Self {
         let digests = columns.digests;
         let mut by_prefix: HashMap<u64, u32> = HashMap::with_capacity(digests.len());
         by_prefix.extend(digests.iter().map(digest_prefix).zip(0..));
@@ -61,6 +68,7 @@ impl<'s> PreviousColumns<'s> {
         }
         Self {
             columns,
+            catalog: earlier,
             positions,
             new,
         }
@@ -103,6 +111,28 @@ impl<'s> PreviousColumns<'s> {
             fingerprints.push(fingerprint.copied().flatten());
         }
         fingerprints
+    }
+
+    /// Adds the words of the new tools to the vocabulary, and takes those of removed tools away.
+    pub(super) fn merge_vocabulary(&self, new: &Vocabulary) -> Result<Vocabulary, SavedError> {
+        let mut is_kept = vec![false; self.columns.digests.len()];
+        for &position in &self.positions {
+            if position != ABSENT {
+                is_kept[position as usize] = true;
+            }
+        }
+        let mut removed = Vec::new();
+        for (tool, is_kept) in self.catalog.ids().zip(is_kept) {
+            if !is_kept {
+                removed.push(Arc::clone(self.catalog.tool(tool)?));
+            }
+        }
+        let sum = Vocabulary::sum([self.columns.vocabulary, new]);
+        Ok(if removed.is_empty() {
+            sum
+        } else {
+            sum.without(&Vocabulary::from_tools(&removed))
+        })
     }
 
     /// Returns the vectors that the earlier snapshot has by the same model; `None` if it has no

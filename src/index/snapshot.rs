@@ -21,6 +21,7 @@ use super::row::{Row, RowKey};
 use super::sources::SourceIndex;
 use super::stats::{GlobalStats, SnapshotContext};
 use super::vectors::Vectors;
+use super::vocabulary::Vocabulary;
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
@@ -79,6 +80,8 @@ pub struct Index {
     pub(crate) duplicates: DuplicateGroups,
     pub(crate) clones: UntrustedClones,
     pub(crate) keyword: KeywordIndex,
+    /// The words of the tools; empty for a part of a catalog in a store.
+    pub(crate) vocabulary: Vocabulary,
     /// One fingerprint per tool; `None` for a short description.
     fingerprints: Vec<Option<DefinitionFingerprint>>,
     original_words: RecentCache<OriginalWords>,
@@ -123,7 +126,8 @@ impl Index {
         let pending_model =
             optional.map(|model| model.start(&catalog, cache_dir.clone(), progress.clone()));
         let build_columns = || {
-            let previous = earlier.map(|index| PreviousColumns::new(index.columns(), &catalog));
+            let previous = earlier
+                .map(|index| PreviousColumns::new((index.columns(), &index.catalog), &catalog));
             let options = EmbeddingOptions {
                 cache_dir: cache_dir.as_deref(),
                 progress: &progress,
@@ -222,6 +226,7 @@ impl Index {
             duplicates: statistics.duplicates,
             clones: statistics.clones,
             keyword: KeywordIndex::new(columns.postings, statistics.keyword),
+            vocabulary: columns.vocabulary,
             fingerprints: columns.fingerprints,
             original_words: RecentCache::default(),
             default_eligibility: OnceLock::new(),
@@ -237,6 +242,7 @@ impl Index {
         SnapshotColumns {
             digests: self.catalog.digests(),
             postings: self.keyword.postings(),
+            vocabulary: &self.vocabulary,
             fingerprints: &self.fingerprints,
             vectors: &self.vectors,
         }
@@ -329,6 +335,7 @@ impl Index {
         index.sources = SourceIndex::new(&index.catalog, &columns.postings)?;
         index.duplicates = DuplicateGroups::new(&index.catalog, &columns.fingerprints)?;
         index.keyword = KeywordIndex::new(columns.postings, None);
+        index.vocabulary = columns.vocabulary;
         Ok(index)
     }
 
@@ -337,7 +344,10 @@ impl Index {
         let parts = [
             ("catalog", self.catalog.memory()),
             ("names", self.names.memory()),
-            ("words", self.keyword.postings().memory()),
+            (
+                "words",
+                self.keyword.postings().memory() + self.vocabulary.memory(),
+            ),
             (
                 "vectors",
                 self.vectors

@@ -18,9 +18,9 @@
 //! The rule and its constants are the same for every catalog. `docs/results.md` has the
 //! alternatives that were measured.
 
+use super::query_term::QueryTerm;
 use super::sentences::half_best;
 use super::signal::{self, ExampleScores, Signal};
-use super::terms::QueryTerm;
 use crate::index::{ExampleIndex, Index, Vectors};
 use crate::ranking::ToolId;
 

@@ -1,9 +1,10 @@
 //! The keyword retriever.
 
 use super::examples;
+use super::query_term::QueryTerm;
 use super::sentences::half_best;
 use super::signal::Signal;
-use super::terms::{FoundTerm, QueryTerm};
+use super::terms::FoundTerm;
 use crate::index::{ExampleIndex, Index};
 use crate::ranking::ScoredTools;
 

@@ -4,7 +4,7 @@
 //! summed one after the other. So a posting changes two sums at most, and a request of one sentence
 //! needs one sum.
 
-use super::terms::QueryTerm;
+use super::query_term::QueryTerm;
 
 /// Scores `documents` documents by the terms of a request with `sentences` sentences. The score is
 /// half the sum over all terms and half the largest sum over the terms of one sentence.

@@ -4,31 +4,15 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::function_words::{FunctionWordEntry, function_words};
-use crate::index::{IndexedTerm, KeywordIndex, TermKey};
-use crate::query::MAX_SENTENCES;
+use super::alternatives::{Alternatives, Rewording};
+use super::query_term::QueryTerm;
+use crate::function_words::{FunctionWordEntry, function_words_and_languages};
+use crate::index::{ExampleIndex, Index, IndexedTerm, KeywordIndex, TermKey};
+use crate::query::Query;
 use crate::text::{AnalyzedTerm, Analyzer, RequestValue, TermKind, ValueKind, values};
 
 /// The largest length of a term's original spelling in bytes, because a value may be long.
 const MAX_WORD_BYTES: usize = 256;
-
-/// One term of a request.
-#[derive(Debug, Clone, PartialEq)]
-pub struct QueryTerm<'q> {
-    /// The term's key in the index.
-    pub key: TermKey,
-    pub kind: TermKind,
-    /// The kind of value that the term stands for.
-    pub(crate) value: Option<ValueKind>,
-    /// The word, identifier, pair or value in its original spelling, truncated if it is long.
-    pub(crate) word: &'q str,
-    /// The weight, 0..1: less than 1 within a value.
-    pub weight: f32,
-    /// The sentences that contain the term, one bit each.
-    sentences: u32,
-}
-
-const _: () = assert!(MAX_SENTENCES <= u32::BITS as usize, "a sentence has a bit");
 
 /// One term of a request that the index contains.
 #[derive(Debug)]
@@ -51,24 +35,6 @@ impl<'q> FoundTerm<'q> {
     }
 }
 
-impl QueryTerm<'_> {
-    /// Returns the numbers of the sentences that contain the term, in order.
-    pub(crate) fn sentences(&self) -> impl Iterator<Item = usize> + use<> {
-        let bits = self.sentences;
-        (0..u32::BITS as usize).filter(move |sentence| bits >> sentence & 1 == 1)
-    }
-
-    /// Returns the number of the first sentence that contains the term.
-    pub(super) fn first_sentence(&self) -> usize {
-        self.sentences.trailing_zeros() as usize
-    }
-
-    /// Returns `true` if the sentence contains the term.
-    pub(super) fn is_in(&self, sentence: usize) -> bool {
-        self.sentences >> sentence & 1 == 1
-    }
-}
-
 /// Returns the distinct terms of a request's sentences, each with the sentences that contain it.
 pub fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
     AnalyzedTexts::default().terms(sentences)
@@ -76,7 +42,11 @@ pub fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
 
 /// A cache of analysed texts: a part of a request is often one of its sentences.
 #[derive(Default)]
-pub(crate) struct AnalyzedTexts<'q>(Vec<(&'q str, Vec<TextTerm<'q>>)>);
+pub(crate) struct AnalyzedTexts<'q> {
+    texts: Vec<(&'q str, Vec<TextTerm<'q>>)>,
+    /// The alternatives of words; `None` if words are read as themselves only.
+    alternatives: Option<Alternatives<'q>>,
+}
 
 /// A term of one text.
 struct TextTerm<'q> {
@@ -86,6 +56,14 @@ struct TextTerm<'q> {
 }
 
 impl<'q> AnalyzedTexts<'q> {
+    /// Makes an empty cache. Words of requests have alternatives in these indexes.
+    pub(crate) fn new(index: &'q Index, examples: Option<&'q ExampleIndex>) -> Self {
+        Self {
+            texts: Vec::new(),
+            alternatives: Some(Alternatives::new(index, examples)),
+        }
+    }
+
     /// Returns the distinct terms of a request's sentences in order of first appearance. Kinds of
     /// values come after the words of their sentence.
     ///
@@ -96,7 +74,7 @@ impl<'q> AnalyzedTexts<'q> {
             .iter()
             .map(|text| self.find_or_analyze(text.trim()))
             .collect();
-        let sentence_terms = indices.iter().map(|&index| &self.0[index].1);
+        let sentence_terms = indices.iter().map(|&index| &self.texts[index].1);
         let capacity = sentence_terms.clone().map(Vec::len).sum();
         let (mut terms, mut listed) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
         let mut distinct: HashMap<TermKey, usize> = HashMap::with_capacity(capacity);
@@ -117,22 +95,34 @@ impl<'q> AnalyzedTexts<'q> {
                 distinct_term.weight = distinct_term.weight.max(term.weight);
             }
         }
-        let function_words = function_words(&listed);
+        let (function_words, languages) = function_words_and_languages(&listed);
         if function_words.contains(&false) {
             let mut function_words = function_words.into_iter();
             terms.retain(|_| function_words.next() == Some(false));
         }
-        terms
+        match &mut self.alternatives {
+            Some(alternatives) => alternatives.add_to(terms, languages),
+            None => terms,
+        }
+    }
+
+    /// Returns the words of a request that are embedded as others.
+    pub(crate) fn rewording(&mut self, query: &'q Query) -> Rewording {
+        let mut terms = self.terms(&query.sentences());
+        if !query.conversation().is_empty() {
+            terms.extend(self.terms(&query.conversation_sentences()));
+        }
+        Rewording::new(&terms)
     }
 
     /// Returns the index of a text in the cache, and analyses a new text.
     fn find_or_analyze(&mut self, text: &'q str) -> usize {
-        self.0
+        self.texts
             .iter()
             .position(|(analyzed, _)| *analyzed == text)
             .unwrap_or_else(|| {
-                self.0.push((text, analyze(text)));
-                self.0.len() - 1
+                self.texts.push((text, analyze(text)));
+                self.texts.len() - 1
             })
     }
 }
@@ -145,6 +135,7 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
     let mut terms = Vec::with_capacity(text.len() / 3);
     let mut add =
         |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
+            let is_name = kind == TermKind::Word && may_be_name(text, &range);
             let word = &text[range];
             let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
             let term = QueryTerm {
@@ -153,6 +144,8 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
                 value,
                 word,
                 weight,
+                is_name,
+                alternative: None,
                 sentences: 0,
             };
             terms.push(TextTerm {
@@ -188,6 +181,17 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
         }
     }
     terms
+}
+
+/// Returns `true` if a word begins with a capital within a text, or if it is a part of a longer name
+/// or number.
+fn may_be_name(text: &str, word: &Range<usize>) -> bool {
+    let is_joint = |c: char| c.is_alphanumeric() || "_/@#\\".contains(c);
+    let (before, after) = (&text[..word.start], &text[word.end..]);
+    let has_capital = text[word.clone()].starts_with(char::is_uppercase);
+    has_capital && before.contains(char::is_alphanumeric)
+        || before.ends_with(|c| is_joint(c) || c == '.')
+        || after.starts_with(is_joint)
 }
 
 /// The weight of each byte of a text; empty if all weights are 1.

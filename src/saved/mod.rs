@@ -35,7 +35,7 @@ pub(crate) use writer::Writer;
 const MAGIC: &[u8; 16] = b"picktools index\n";
 /// The version of the file format and of text analysis. It is raised whenever an existing index
 /// would give other answers than a newly built one.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// The name of the file within its folder.
 const FILE_NAME: &str = "picktools.index";
 /// The name of the file that a writer locks.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::examples::ExampleOrigin;
 use crate::fuse::Fusion;
+use crate::retrieve::AlternativeKind;
 use crate::text::{Field, TermKind, ValueKind};
 
 /// The origin of a score.
@@ -130,6 +131,9 @@ pub struct TermEvidence {
     pub meets: String,
     /// The kind of term: a word, an identifier, a pair of words or a value.
     pub kind: TermKind,
+    /// The text as which the word is read; absent for a word that is read as itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_as: Option<WordReading>,
     /// The kind of value; absent for words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueKind>,
@@ -137,6 +141,16 @@ pub struct TermEvidence {
     pub contribution: f32,
     /// The fields that contain it.
     pub fields: Vec<Field>,
+}
+
+/// The text as which a word of a request is read, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WordReading {
+    /// The text, such as `email` for `emial` or `pull request` for `PR`.
+    pub text: String,
+    /// The reason: a typo, an abbreviation, another form or a compound.
+    pub kind: AlternativeKind,
 }
 
 /// The evidence of a semantic retriever for a tool.

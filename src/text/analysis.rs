@@ -10,6 +10,7 @@
 //! words of different meanings the same stem, such as `terminate` and `terminal`, they get
 //! different terms.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -20,12 +21,14 @@ use frostem::{Algorithm, Stemmer};
 use serde::Serialize;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-use crate::function_words::is_stop_word;
+use crate::function_words::{is_stop_word, lower_case};
 
 /// The length in bytes from which words are dropped.
 const MAX_WORD_BYTES: usize = 64;
 /// The most words that an analyzer caches before it clears the cache. They take a few megabytes.
 const MAX_CACHED: usize = 1 << 15;
+/// The fewest letters of a word that the vocabulary has.
+const MIN_VOCABULARY_LETTERS: usize = 4;
 
 /// Words with the same stem but different meanings (`models/train/stems`): for each stem, such
 /// words and the terms that replace the stem.
@@ -87,7 +90,15 @@ pub(crate) struct Analyzer {
     cache: Vec<AnalyzedWord>,
     /// The index of each word in the cache.
     indexes: HashMap<Box<str>, usize>,
+    /// The number of documents that began so far. Words of texts before them are not counted.
+    documents: u32,
+    /// The counts of words that the cache has no more, and of defined abbreviations.
+    counts: WordCounts,
 }
+
+/// Words in lower case, each with the number of documents that contain one spelling of it, added up
+/// over its spellings. An abbreviation that a text defines is one entry with its meaning.
+pub(crate) type WordCounts = HashMap<Box<str>, u32>;
 
 /// The most cached words that the analyzer of a thread keeps between uses. They take half a
 /// megabyte.
@@ -104,6 +115,10 @@ pub(crate) struct AnalyzedWord {
     /// The term that replaces the stem.
     split_term: Option<&'static str>,
     is_stop_word: bool,
+    /// The number of the last document that contains the word; 0 for an identifier.
+    last_document: u32,
+    /// The number of documents that contain the word.
+    documents: u32,
 }
 
 impl Analyzer {
@@ -112,7 +127,43 @@ impl Analyzer {
             stemmer: Stemmer::new(Algorithm::English),
             cache: Vec::new(),
             indexes: HashMap::new(),
+            documents: 0,
+            counts: HashMap::new(),
         }
+    }
+
+    /// Begins a document. The words of the texts that follow are counted as words of the document.
+    pub(crate) fn begin_document(&mut self) {
+        self.documents += 1;
+    }
+
+    /// Counts an abbreviation with its meaning, which a text of the document defines.
+    pub(crate) fn count_definition(&mut self, definition: &str) {
+        if self.documents > 0 {
+            *self.counts.entry(definition.into()).or_default() += 1;
+        }
+    }
+
+    /// Returns the counts of the documents, and begins anew.
+    pub(crate) fn take_counts(&mut self) -> WordCounts {
+        self.clear_cache();
+        self.documents = 0;
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Clears the cache and adds up the counts of its words.
+    fn clear_cache(&mut self) {
+        for (word, index) in self.indexes.drain() {
+            let documents = self.cache[index].documents;
+            if documents > 0 && is_vocabulary_word(&word) {
+                let word = lower_case(&word);
+                match self.counts.get_mut(&*word) {
+                    Some(count) => *count += documents,
+                    None => drop(self.counts.insert(word.into(), documents)),
+                }
+            }
+        }
+        self.cache.clear();
     }
 
     /// Calls `analyze` with the analyzer of this thread. Requests repeat words, and so do the tools
@@ -142,6 +193,7 @@ impl Analyzer {
             if end - start >= MAX_WORD_BYTES {
                 continue;
             }
+            let documents = self.documents;
             let word = self.look_up(&text[start..end]);
             if is_identifier {
                 each(AnalyzedTerm {
@@ -151,6 +203,10 @@ impl Analyzer {
                     end,
                 });
                 continue;
+            }
+            if word.last_document != documents {
+                word.last_document = documents;
+                word.documents += 1;
             }
             let term = word.split_term.unwrap_or(&word.stem);
             each(AnalyzedTerm {
@@ -180,20 +236,25 @@ impl Analyzer {
         }
     }
 
-    fn look_up(&mut self, word: &str) -> &AnalyzedWord {
+    /// Returns the term of a single word.
+    pub(crate) fn term(&mut self, word: &str) -> &str {
+        let word = self.look_up(word);
+        word.split_term.unwrap_or(&word.stem)
+    }
+
+    fn look_up(&mut self, word: &str) -> &mut AnalyzedWord {
         let index = self
             .indexes
             .get(word)
             .copied()
             .unwrap_or_else(|| self.analyze_word(word));
-        &self.cache[index]
+        &mut self.cache[index]
     }
 
     /// Analyses a word, adds it to the cache, and returns its index there.
     fn analyze_word(&mut self, word: &str) -> usize {
         if self.cache.len() >= MAX_CACHED {
-            self.cache.clear();
-            self.indexes.clear();
+            self.clear_cache();
         }
         let stem: Box<str> = self.stemmer.stem(&fold_word(word)).into();
         let split_term = split_term(word, &stem);
@@ -202,13 +263,25 @@ impl Analyzer {
             stem,
             split_term,
             is_stop_word: is_stop_word(word),
+            last_document: 0,
+            documents: 0,
         });
         self.cache.len() - 1
     }
 }
 
+/// Returns `true` if the vocabulary has the word.
+fn is_vocabulary_word(word: &str) -> bool {
+    word.chars().count() >= MIN_VOCABULARY_LETTERS
+        && word.chars().all(char::is_alphabetic)
+        && !word.contains(is_unspaced)
+}
+
 /// Returns a word in lower case, and without the accents of Latin letters.
-fn fold_word(word: &str) -> String {
+pub(crate) fn fold_word(word: &str) -> Cow<'_, str> {
+    if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return Cow::Borrowed(word);
+    }
     let mut folded = String::with_capacity(word.len());
     for c in word.chars().flat_map(char::to_lowercase) {
         if c.is_ascii() {
@@ -217,7 +290,7 @@ fn fold_word(word: &str) -> String {
             push_folded(c, &mut folded);
         }
     }
-    folded
+    Cow::Owned(folded)
 }
 
 /// Appends a lower-case letter as ASCII, if it is a Latin letter with marks, a compatibility form
@@ -400,7 +473,7 @@ fn is_boundary(previous: char, current: char, mut rest: Chars<'_>) -> bool {
 
 /// Returns `true` for letters of scripts without spaces between words, and for Hangul, whose words
 /// have particles attached.
-fn is_unspaced(c: char) -> bool {
+pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0EFF        // Thai, Lao
         | 0x1000..=0x109F      // Myanmar

@@ -46,6 +46,8 @@ mod optional_model;
 mod saved;
 // The truth of scores, reasons and the best ineligible match.
 mod truth;
+// Words that no tool contains as they are written: typos, abbreviations, forms, compounds.
+mod words;
 // Values inside requests.
 mod values;
 // Negation in requests.

@@ -11,10 +11,12 @@ use crate::access::Access;
 use crate::catalog::Tool;
 use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
+use crate::retrieve::AlternativeKind;
 use crate::scorer::Score;
 use crate::selection::{
     CallCooccurrence, CallFrequency, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence,
     KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
+    WordReading,
 };
 use crate::text::{Field, TermKind, ValueKind};
 
@@ -293,6 +295,16 @@ fn add_matching_words(evidence: &KeywordEvidence, clauses: &mut Clauses) {
         return;
     }
     terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
+    // The words of a meaning are mentioned once.
+    let mut mentioned: Vec<(&str, &WordReading)> = Vec::new();
+    terms.retain(|term| {
+        let Some(reading) = &term.read_as else {
+            return true;
+        };
+        let is_new = !mentioned.contains(&(term.word.as_str(), reading));
+        mentioned.push((&term.word, reading));
+        is_new
+    });
     let hidden_words = terms.len().saturating_sub(QUOTED_WORDS);
     terms.truncate(QUOTED_WORDS);
     let fields: Vec<Field> = Field::ALL
@@ -319,7 +331,20 @@ fn add_matching_words(evidence: &KeywordEvidence, clauses: &mut Clauses) {
 
 /// `"flights" (as "flight")`: the word of the request, and that of the tool if it differs.
 fn quote_term(term: &TermEvidence, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let TermEvidence { word, meets, .. } = term;
+    let TermEvidence {
+        word,
+        meets,
+        read_as,
+        ..
+    } = term;
+    if let Some(WordReading { text, kind }) = read_as {
+        return match kind {
+            AlternativeKind::Typo => write!(f, "{word:?} (read as {text:?})"),
+            AlternativeKind::Abbreviation => write!(f, "{word:?} (short for {text:?})"),
+            AlternativeKind::Form => write!(f, "{word:?} (as {meets:?})"),
+            AlternativeKind::Compound => write!(f, "{word:?} (contains {text:?})"),
+        };
+    }
     if is_same_word(word, meets) {
         write!(f, "{word:?}")
     } else {

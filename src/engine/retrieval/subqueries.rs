@@ -9,6 +9,7 @@ use ndarray::{Array2, Axis, concatenate, s};
 use super::super::embeddings::{Embeddings, guarded};
 use super::super::report::Report;
 use super::super::request::ResolvedRequest;
+use super::embedded::EmbeddedTexts;
 use crate::deadline::Deadline;
 use crate::fuse::{Retriever, Signals};
 use crate::index::{Cosines, Vectors};
@@ -77,7 +78,7 @@ impl<'q> SubquerySearch<'q> {
     /// Embeds the subqueries and scores all tools by their words. If they cannot be embedded, the
     /// request is not divided.
     pub(super) fn new(
-        request: &ResolvedRequest<'q>,
+        (request, embedded): (&ResolvedRequest<'q>, &EmbeddedTexts<'q>),
         analysed: &mut AnalyzedTexts<'q>,
         embeddings: &mut Embeddings,
         report: &mut Report,
@@ -89,7 +90,7 @@ impl<'q> SubquerySearch<'q> {
         if request.mode.uses_semantic()
             && let Some(model) = static_vectors(request.index)
         {
-            match SubqueryVectors::new(model, request, embeddings) {
+            match SubqueryVectors::new(model, (request, embedded), embeddings) {
                 Ok(subquery_vectors) => vectors = Some(subquery_vectors),
                 Err(reason) => {
                     report.degraded(
@@ -232,12 +233,12 @@ impl SubqueryVectors {
     /// Embeds the subqueries, except those that are embedded as sentences of the whole request.
     fn new(
         model: &Vectors,
-        request: &ResolvedRequest<'_>,
+        (request, texts): (&ResolvedRequest<'_>, &EmbeddedTexts<'_>),
         embeddings: &mut Embeddings,
     ) -> Result<Self, String> {
         let (embedder, deadline) = (model.embedder(), request.deadline);
         let embedded = embeddings
-            .get_or_embed(embedder, request.query, deadline)
+            .get_or_embed(embedder, &texts.query, deadline)
             .as_ref()
             .map_err(String::clone)?;
         // Its first row is the whole text; the others are its sentences, if there are several.
@@ -248,26 +249,27 @@ impl SubqueryVectors {
             .into_iter()
             .map(str::trim)
             .collect();
-        let texts = &request.subqueries;
-        let mut shared_rows = Vec::with_capacity(texts.len());
+        let subqueries = &request.subqueries;
+        let mut shared_rows = Vec::with_capacity(subqueries.len());
         let mut new_texts = Vec::new();
-        for text in texts {
+        for text in subqueries {
             let sentence = sentences.iter().position(|sentence| sentence == text);
             match sentence {
                 Some(position) if request_rows.is_some() => shared_rows.push(Some(1 + position)),
                 _ => {
                     shared_rows.push(None);
-                    new_texts.push(*text);
+                    new_texts.push(texts.rewording.apply(text));
                 }
             }
         }
         let new_vectors = if new_texts.is_empty() {
             Array2::default((0, 0))
         } else {
+            let new_texts: Vec<&str> = new_texts.iter().map(AsRef::as_ref).collect();
             embed(model, &new_texts, deadline)?
         };
         let mut new_rows = new_vectors.rows().into_iter();
-        let mut rows = Vec::with_capacity(texts.len());
+        let mut rows = Vec::with_capacity(subqueries.len());
         for shared_row in &shared_rows {
             match (shared_row, request_rows) {
                 (Some(row), Some(request_rows)) => rows.push(request_rows.row(*row)),

@@ -311,7 +311,7 @@ fn foreign_file_or_version_is_named_with_remedy() {
         );
     }
     let (_kept, bytes, _) = varied_index();
-    for version in [0, 2, u32::MAX] {
+    for version in [0, 1, 3, u32::MAX] {
         let mut other = bytes.clone();
         other[16..20].copy_from_slice(&version.to_le_bytes());
         fs::write(folder.path().join(FILE), other).expect("it can be written");
@@ -330,7 +330,12 @@ fn foreign_file_or_version_is_named_with_remedy() {
 /// Checks that the index of each format version opens, or is rejected with a remedy.
 #[test]
 fn index_of_any_version_opens_or_names_remedy() {
-    let stored = fixture("indexes/v1");
+    let refused = Catalog::open_saved(fixture("indexes/v1")).expect_err("an older format");
+    assert!(
+        matches!(refused, SavedError::Version { found: 1, .. }),
+        "{refused}"
+    );
+    let stored = fixture("indexes/v2");
     let opened = open(&stored);
     let built = engine(Catalog::open(fixture("catalogs/terminal")).expect("it is valid"));
     assert_eq!(opened.catalog().digest(), built.catalog().digest());
