@@ -3,7 +3,8 @@
 //! What one tool contributes is a [`ToolRecord`](record::ToolRecord), which does not depend on
 //! other tools. An index holds the records of all tools as [columns](columns::Columns), and
 //! statistics that are counted or compared over all tools. So an index gives bit-identical results
-//! whether it is built at once, updated, opened from a file or made of the rows of a store.
+//! whether it is built at once, updated, opened from a file or made of the rows of a store. Only an
+//! index of rows has no vocabulary, so it reads the words of requests as they are.
 
 // Modules are in reading order: each uses only those above it (`tests/main/architecture.rs`).
 // Data.
