@@ -100,15 +100,18 @@ impl Columns {
     /// Analyses tools, and transposes their records.
     fn analyze(tools: &[Arc<Tool>]) -> Self {
         if tools.len() <= TOOLS_PER_RUN {
-            return Self::analyze_run(tools);
+            let share = tools.len().div_ceil(rayon::current_num_threads());
+            return Self::analyze_run(tools, share.max(MIN_TOOLS_PER_TASK));
         }
+        // There are enough runs for all cores.
         let runs = tools.par_chunks(TOOLS_PER_RUN);
-        Self::concatenate(runs.map(Self::analyze_run).collect())
+        let columns = runs.map(|tools| Self::analyze_run(tools, TOOLS_PER_RUN));
+        Self::concatenate(columns.collect())
     }
 
-    fn analyze_run(tools: &[Arc<Tool>]) -> Self {
-        let share = tools.len().div_ceil(rayon::current_num_threads());
-        let tasks = tools.par_chunks(share.max(MIN_TOOLS_PER_TASK));
+    /// Analyses one run of tools, in tasks of this number of tools.
+    fn analyze_run(tools: &[Arc<Tool>], tools_per_task: usize) -> Self {
+        let tasks = tools.par_chunks(tools_per_task);
         let (records, vocabularies): (Vec<_>, Vec<_>) = tasks.map(analyze_tools).unzip();
         let records: Vec<&ToolRecord> = records.iter().flatten().collect();
         Self {
