@@ -442,7 +442,7 @@ FOLD = {
 
 
 def document(t):
-    """A tool as the program embeds it: "{name in words}, {title in words}: {description}", tags where there is no description."""
+    """A tool as the program embeds it: "{name in words}, {title in words}: {description}", tags if it has no description."""
     title = t.get("title") or (t.get("annotations") or {}).get("title")
     names = [t["name"]] + [title] * bool(title and title != t["name"])
     n, d = ", ".join(" ".join(split_words(x)) for x in names), (t.get("description") or "").strip()

@@ -35,7 +35,7 @@ def servers_of_set(folder, tools):
 class RealServers:
     """The tools of the servers that take part in training, by id, and the requests and tasks that they answer.
 
-    Without a folder there are none. `without` is the fold to leave out (0: none), and `unseen` the folder of an evaluation set whose servers
+    Without a folder, it has no tools. `without` is the fold to leave out (0: none), and `unseen` the folder of an evaluation set whose servers
     are left out, or empty.
     """
 

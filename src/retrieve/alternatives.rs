@@ -1,8 +1,8 @@
 //! Alternatives: other words as which a word of a request is read.
 //!
 //! A misspelt word is read as similar words of the catalog, an abbreviation as its meaning, a word
-//! of another language also as its other forms, and a compound as its parts. A request whose words
-//! are all known and English has no alternatives and pays nothing for them.
+//! of another language also as its other forms, and a compound as its parts. An English request whose
+//! words are all known has no alternatives.
 
 use std::borrow::Cow;
 
@@ -189,9 +189,11 @@ impl<'q> Alternatives<'q> {
     fn find(&self, term: &QueryTerm<'_>, languages: TextLanguages) -> Vec<WordAlternative> {
         let word = lower_case(term.word);
         let is_known = self.contains(term.key);
-        let meanings = self.meanings(term.word, &word, is_known);
-        if !meanings.is_empty() {
-            return meanings;
+        if !term.is_file_type {
+            let meanings = self.meanings(term.word, &word, is_known);
+            if !meanings.is_empty() {
+                return meanings;
+            }
         }
         let is_spaced = word.chars().all(char::is_alphabetic) && !word.contains(is_unspaced);
         if !is_spaced || word.chars().count() < MIN_TYPO_LETTERS {

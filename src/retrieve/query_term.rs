@@ -46,6 +46,8 @@ pub struct QueryTerm<'q> {
     pub weight: f32,
     /// `true` for a word in a text that may be a name, or a part of another word or number.
     pub(super) is_name: bool,
+    /// `true` for the file type at the end of a file name.
+    pub(super) is_file_type: bool,
     /// The text as which the word is read, if the term is not that of the word itself.
     pub(crate) alternative: Option<Box<WordAlternative>>,
     /// The sentences that contain the term, one bit each.

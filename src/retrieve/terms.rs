@@ -135,7 +135,9 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
     let mut terms = Vec::with_capacity(text.len() / 3);
     let mut add =
         |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
-            let is_name = kind == TermKind::Word && may_be_name(text, &range);
+            let is_word = kind == TermKind::Word;
+            let is_name = is_word && may_be_name(text, &range);
+            let is_file_type = is_word && follows_file_name(&text[..range.start]);
             let word = &text[range];
             let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
             let term = QueryTerm {
@@ -145,6 +147,7 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
                 word,
                 weight,
                 is_name,
+                is_file_type,
                 alternative: None,
                 sentences: 0,
             };
@@ -181,6 +184,12 @@ fn analyze(text: &str) -> Vec<TextTerm<'_>> {
         }
     }
     terms
+}
+
+/// Returns `true` if a text ends with a name and a dot, as before the type of a file.
+fn follows_file_name(before: &str) -> bool {
+    let name = before.strip_suffix('.');
+    name.is_some_and(|name| name.ends_with(char::is_alphanumeric))
 }
 
 /// Returns `true` if a word begins with a capital within a text, or if it is a part of a longer name

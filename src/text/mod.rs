@@ -1,9 +1,9 @@
 //! Text analysis for tools and requests.
 //!
 //! `document` selects the texts of a tool that the keyword index and the models read. `analysis`
-//! splits texts of tools and requests into words and terms. `abbreviations` knows what short forms
-//! stand for. `values` finds the parts of a request
-//! that are arguments rather than words, and the kinds of values that a tool accepts.
+//! splits texts of tools and requests into words and terms. `abbreviations` has the meanings of
+//! abbreviations. `values` finds the parts of a request that are arguments rather than words, and the
+//! kinds of values that a tool accepts.
 
 pub(crate) mod abbreviations;
 mod analysis;

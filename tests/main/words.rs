@@ -193,6 +193,17 @@ fn abbreviations_find_their_meaning() {
 }
 
 #[test]
+fn type_of_a_file_is_not_an_abbreviation() {
+    let engine = by_keywords();
+    for request in ["rename plan.pr", "review the request in notes.pr, please"] {
+        let selection = pick(&engine, request, &all_scores());
+        for pick in &selection.picks {
+            assert!(!pick.reason.contains("short for"), "{}", pick.reason);
+        }
+    }
+}
+
+#[test]
 fn other_forms_of_a_word_find_their_tool() {
     let engine = by_keywords();
     for (request, tool) in [
