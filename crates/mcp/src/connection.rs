@@ -27,7 +27,7 @@ use super::handshake::Handshake;
 use super::http::{HttpClient, HttpFacts};
 use super::limits::Limits;
 use super::program::{Program, Variable};
-use super::reading::Lines;
+use super::program_messages::ProgramMessages;
 use super::supervisor::GRACE;
 use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
@@ -420,10 +420,11 @@ async fn attempt(
                 Program::start(&server.transport, environment).map_err(AttemptError::Other)?;
             let result = match program.pipes() {
                 Some((output, input)) => {
-                    let output = Lines::new(output, message_bytes, Arc::clone(&too_long));
+                    let too_long = Arc::clone(&too_long);
+                    let messages = ProgramMessages::new(output, input, message_bytes, too_long);
                     finish_by(
                         deadline,
-                        shake_hands((output, input), handshake, handler, &listeners),
+                        shake_hands(messages, handshake, handler, &listeners),
                     )
                     .await
                 }

@@ -13,6 +13,7 @@ mod listing;
 mod message_pace;
 mod private_files;
 mod program;
+mod program_messages;
 mod reading;
 mod sse;
 mod supervisor;

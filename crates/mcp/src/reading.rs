@@ -8,25 +8,17 @@
 //! at once.
 
 use std::borrow::Cow;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 
 use picktools::excerpt::marked;
 use picktools::json::is_long_number;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use tokio::io::{AsyncRead, ReadBuf};
 
 /// The deepest nesting of a response that is passed to `rmcp`, slightly below the limit of 128 in
 /// `serde_json`.
 const MAX_DEPTH: usize = 126;
 /// The longest shown reason, in characters.
 const MAX_REASON_CHARS: usize = 200;
-/// The number of bytes that are read at once.
-const READ_BYTES: usize = 8 << 10;
 
 /// The result of scanning a message.
 struct Scan<'m> {
@@ -266,93 +258,9 @@ fn is_not_finite(token: &str) -> bool {
         && token.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// The lines that a program prints, each repaired by [`readable`]. Reading fails with
-/// [`io::ErrorKind::FileTooLarge`] at a line of more than `max_bytes`.
-pub(super) struct Lines<R> {
-    /// The output of the program, from which the lines are read.
-    output: R,
-    /// The bytes since the last line end.
-    line: Vec<u8>,
-    /// Complete lines, and how much of them was passed on.
-    ready: (Vec<u8>, usize),
-    has_ended: bool,
-    /// `true` if a line is too long. The lines before it are delivered, then reading fails.
-    has_long_line: bool,
-    /// The size of the longest line that is accepted.
-    max_bytes: usize,
-    /// Becomes `true` when a line is too long, before reading fails. The connection can then report
-    /// the cause.
-    too_long: Arc<AtomicBool>,
-}
-
-impl<R> Lines<R> {
-    pub(super) fn new(output: R, max_bytes: usize, too_long: Arc<AtomicBool>) -> Self {
-        Self {
-            output,
-            line: Vec::new(),
-            ready: (Vec::new(), 0),
-            has_ended: false,
-            has_long_line: false,
-            max_bytes,
-            too_long,
-        }
-    }
-
-    fn end_line(&mut self) {
-        self.ready.0.extend_from_slice(&readable(&self.line));
-        self.line.clear();
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            let (lines, passed) = &self.ready;
-            if *passed < lines.len() {
-                let count = buffer.remaining().min(lines.len() - passed);
-                buffer.put_slice(&lines[*passed..passed + count]);
-                self.ready.1 += count;
-                return Poll::Ready(Ok(()));
-            }
-            if self.has_ended {
-                return Poll::Ready(Ok(()));
-            }
-            if self.has_long_line {
-                self.too_long.store(true, Ordering::Relaxed);
-                return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
-            }
-            self.ready.0.clear();
-            self.ready.1 = 0;
-            let mut bytes = [0; READ_BYTES];
-            let mut read = ReadBuf::new(&mut bytes);
-            ready!(Pin::new(&mut self.output).poll_read(cx, &mut read))?;
-            if read.filled().is_empty() {
-                self.has_ended = true;
-                self.end_line();
-                continue;
-            }
-            for part in read.filled().split_inclusive(|&byte| byte == b'\n') {
-                self.line.extend_from_slice(part);
-                if self.line.len() > self.max_bytes {
-                    self.has_long_line = true;
-                    break;
-                }
-                if part.ends_with(b"\n") {
-                    self.end_line();
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tokio::io::AsyncReadExt as _;
 
     use super::*;
 
@@ -448,24 +356,5 @@ mod tests {
         // The id inside of the result is not the id of the message.
         let inner = readable(b"{\"result\": {\"id\": 7, 'a': 1}}\n");
         assert!(matches!(inner, Cow::Borrowed(_)));
-    }
-
-    #[tokio::test]
-    async fn lines_end_at_a_message_that_is_too_long() {
-        let read_all = async |text: &str| {
-            let too_long = Arc::new(AtomicBool::new(false));
-            let mut lines = Lines::new(text.as_bytes(), 40, Arc::clone(&too_long));
-            let mut all = Vec::new();
-            let result = lines.read_to_end(&mut all).await;
-            let all = String::from_utf8(all).expect("valid UTF-8");
-            (all, result.is_ok(), too_long.load(Ordering::Relaxed))
-        };
-        let text = "{\"id\":1,\"result\":NaN}\n\nlog\n{\"id\":2,\"result\":0}";
-        let expected = "{\"id\":1,\"result\":null}\n\nlog\n{\"id\":2,\"result\":0}";
-        assert_eq!(read_all(text).await, (expected.to_owned(), true, false));
-        let (_, is_ok, too_long) = read_all(&"x".repeat(50)).await;
-        assert_eq!((is_ok, too_long), (false, true));
-        let (before, is_ok, _) = read_all(&format!("{{\"a\":1}}\n{}", "x".repeat(50))).await;
-        assert_eq!((before.as_str(), is_ok), ("{\"a\":1}\n", false));
     }
 }
