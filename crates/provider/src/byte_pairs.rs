@@ -10,8 +10,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::BuildHasher as _;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use regex::Regex;
 
 /// The number of single-byte tokens, which are the first tokens.
@@ -25,8 +27,10 @@ const NONE: u32 = u32::MAX;
 pub(super) struct BytePairs {
     /// The token of each byte.
     bytes: [u32; BYTES],
-    /// The token of each mergeable pair. Tokens are numbered by rank.
-    merged: HashMap<(u32, u32), u32>,
+    /// The mergeable pairs, by the rank of the token that they make.
+    pairs: &'static [Pair],
+    /// The ranks by pair. The pairs stay in the file, so that an entry takes five bytes.
+    ranks: HashTable<u32>,
     /// The expression for the next part of a text, except for white space before a word.
     part: Regex,
 }
@@ -36,27 +40,23 @@ impl BytePairs {
     ///
     /// `parts` are the alternatives of the splitting expression, except for white space before a
     /// word.
-    pub(super) fn new(file: &[u8], parts: &[&str]) -> Self {
+    pub(super) fn new(file: &'static [u8], parts: &[&str]) -> Self {
         let (letters, pairs) = file.split_at(BYTES);
         let mut bytes = [NONE; BYTES];
         for (token, &byte) in (0..).zip(letters) {
             bytes[usize::from(byte)] = token;
         }
-        let (pairs, _) = pairs.as_chunks::<{ 2 * NUMBER }>();
-        let mut merged = HashMap::with_capacity(pairs.len());
-        for (token, &[a, b, c, d, e, f]) in (256..).zip(pairs) {
-            merged.insert(
-                (
-                    u32::from_le_bytes([a, b, c, 0]),
-                    u32::from_le_bytes([d, e, f, 0]),
-                ),
-                token,
-            );
+        let (pairs, _) = pairs.as_chunks();
+        let mut ranks = HashTable::with_capacity(pairs.len());
+        let hash_at = |rank: &u32| hash(&pairs[*rank as usize]);
+        for (rank, pair) in (0..).zip(pairs) {
+            ranks.insert_unique(hash(pair), rank, hash_at);
         }
         let part = Regex::new(&format!(r"\A(?:{})", parts.join("|"))).expect("it is an expression");
         Self {
             bytes,
-            merged,
+            pairs,
+            ranks,
             part,
         }
     }
@@ -91,9 +91,24 @@ impl BytePairs {
         }
     }
 
+    /// Returns the token of a pair, or `NONE`. The tokens of pairs follow those of bytes.
     fn merged(&self, left: u32, right: u32) -> u32 {
-        self.merged.get(&(left, right)).copied().unwrap_or(NONE)
+        let ([a, b, c, _], [d, e, f, _]) = (left.to_le_bytes(), right.to_le_bytes());
+        let pair = [a, b, c, d, e, f];
+        let is_pair = |rank: &u32| self.pairs[*rank as usize] == pair;
+        match self.ranks.find(hash(&pair), is_pair) {
+            Some(rank) => 256 + rank,
+            None => NONE,
+        }
     }
+}
+
+/// The numbers of two tokens, as in a vocabulary file.
+type Pair = [u8; 2 * NUMBER];
+
+fn hash(pair: &Pair) -> u64 {
+    let [a, b, c, d, e, f] = *pair;
+    FixedState::default().hash_one(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
 }
 
 /// A token of a part, after the merges so far.
