@@ -26,7 +26,7 @@ use crate::settings::Trust;
 
 pub(crate) use self::digests::endpoint_digest;
 use self::digests::sha256;
-use self::file::{ApprovalOrigin, PinsFile, SeenDefinition};
+use self::file::{ApprovalOrigin, PinsFile, SeenDigest};
 pub use self::file::{HoldReason, INSTRUCTIONS, QuarantinedDefinition, REFUSED};
 pub(crate) use self::review::{DefinitionFindings, ReviewedListing, ServerListing};
 
@@ -39,7 +39,7 @@ pub struct Pins {
     shared: StateHandle<PinsFile>,
     /// The definition of each tool that this gateway saw last, by `source/tool`. Another gateway
     /// may see another definition, whose quarantine this gateway then leaves unchanged.
-    seen: Arc<Mutex<HashMap<String, SeenDefinition>>>,
+    seen: Arc<Mutex<HashMap<String, SeenDigest>>>,
 }
 
 /// The decisions of operators about definitions.

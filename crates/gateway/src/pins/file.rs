@@ -7,6 +7,7 @@ use picktools_state::keys::now;
 use picktools_state::{SharedState, StoreRollback};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::digests::sha256;
 
@@ -25,6 +26,20 @@ pub(super) struct SeenDefinition {
     #[serde(rename = "way")]
     pub(super) endpoint_digest: String,
 }
+
+impl SeenDefinition {
+    /// Returns one digest of both, which takes little memory.
+    pub(super) fn summary(&self) -> SeenDigest {
+        Sha256::new_with_prefix(&self.digest)
+            .chain_update(" ")
+            .chain_update(&self.endpoint_digest)
+            .finalize()
+            .into()
+    }
+}
+
+/// The digest of a [`SeenDefinition`].
+pub(super) type SeenDigest = [u8; 32];
 
 /// A quarantined definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::digests::{digest, endpoint_digest, pinned_members};
 use super::file::{
     ApprovalOrigin, HoldReason, INSTRUCTIONS, Pin, PinsFile, QuarantinedDefinition, SeenDefinition,
-    ServerPins, is_denied, is_denied_anywhere,
+    SeenDigest, ServerPins, is_denied, is_denied_anywhere,
 };
 use crate::settings::{NewTools, Trust, UpstreamRules};
 
@@ -44,7 +44,7 @@ pub(crate) struct ReviewedListing {
 }
 
 /// The definitions that were seen in a listing, by `source/tool`.
-pub(super) type SeenDefinitions = Vec<(String, SeenDefinition)>;
+pub(super) type SeenDefinitions = Vec<(String, SeenDigest)>;
 
 /// The errors and warnings of `check` for a definition.
 #[derive(Debug, Clone, Default)]
@@ -86,7 +86,7 @@ struct ServerReview<'a> {
     /// Returns the errors and warnings of `check` for a definition.
     findings_of: &'a dyn Fn(&str, &str) -> DefinitionFindings,
     /// The definitions that this gateway saw last.
-    previous: &'a HashMap<String, SeenDefinition>,
+    previous: &'a HashMap<String, SeenDigest>,
 }
 
 /// A definition to review.
@@ -122,7 +122,7 @@ impl PinsFile {
         listings: &[ServerListing<'_>],
         trust: Trust,
         findings_of: &dyn Fn(&str, &str) -> DefinitionFindings,
-        previous: &HashMap<String, SeenDefinition>,
+        previous: &HashMap<String, SeenDigest>,
     ) -> Vec<(ReviewedListing, SeenDefinitions)> {
         // A file of an earlier version has no separate list of denied definitions.
         self.record_denied();
@@ -205,7 +205,7 @@ impl PinsFile {
                 continue;
             }
             let listed = review.listed(name, pinned_members(definition));
-            seen_now.push((review.id(name), listed.seen.clone()));
+            seen_now.push((review.id(name), listed.seen.summary()));
             let (shown, is_quarantined) = match self.review_definition(review, listed) {
                 Ok(definition) => (definition, false),
                 Err(approved) => (
@@ -223,7 +223,7 @@ impl PinsFile {
         if let Some(instructions) = listing.instructions {
             let definition = json!({"name": INSTRUCTIONS, "instructions": instructions});
             let listed = review.listed(INSTRUCTIONS, definition);
-            seen_now.push((review.id(INSTRUCTIONS), listed.seen.clone()));
+            seen_now.push((review.id(INSTRUCTIONS), listed.seen.summary()));
             if instructions.trim().is_empty() {
                 self.record_missing_instructions(review, listed);
             } else if self.review_definition(review, listed).is_ok() {
@@ -361,7 +361,7 @@ impl PinsFile {
     /// Records a definition that needs no approval, and returns it.
     fn accept(&mut self, review: &ServerReview<'_>, listed: ListedDefinition) -> Value {
         let id = review.id(&listed.name);
-        let is_new = review.previous.get(&id) != Some(&listed.seen);
+        let is_new = review.previous.get(&id) != Some(&listed.seen.summary());
         let pin = self.pin_of(review, &listed.name);
         let is_pinned = pin.is_some_and(|pin| pin.digest == listed.seen.digest);
         // Another gateway may see and trust another definition. Neither may overwrite the pin of the
@@ -389,7 +389,7 @@ impl PinsFile {
     /// the first time is stored. A denied one is replaced.
     fn quarantine(&mut self, review: &ServerReview<'_>, listed: ListedDefinition, hold: Hold) {
         let id = review.id(&listed.name);
-        let is_new = review.previous.get(&id) != Some(&listed.seen);
+        let is_new = review.previous.get(&id) != Some(&listed.seen.summary());
         let is_denied = is_denied(&self.denied_definitions, &id, &listed.seen);
         let is_replaced = |quarantined: &QuarantinedDefinition| {
             let is_same = quarantined.seen_definition() == listed.seen;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::digests::{digest, endpoint_digest, pinned_members};
-use super::file::{HoldReason, MAX_SCOPES, PinsFile, SeenDefinition};
+use super::file::{HoldReason, MAX_SCOPES, PinsFile, SeenDefinition, SeenDigest};
 use super::{DefinitionFindings, ServerListing};
 use crate::settings::{NewTools, Settings, Trust};
 
@@ -26,7 +26,7 @@ struct TestGateway {
     trusted: bool,
     /// The version of each tool's description.
     texts: BTreeMap<&'static str, u8>,
-    seen: HashMap<String, SeenDefinition>,
+    seen: HashMap<String, SeenDigest>,
 }
 
 impl TestGateway {
