@@ -107,6 +107,11 @@ impl FormatCosts {
         self.counter.tokenizer()
     }
 
+    /// Returns `true` if [`Self::count_all`] need not count any more.
+    pub(crate) fn has_counted_all(&self) -> bool {
+        self.all_tools.get().is_some()
+    }
+
     /// Returns the tokens of all definitions together.
     pub(crate) fn count_all(&self) -> Result<usize, TokenCountError> {
         self.all_tools

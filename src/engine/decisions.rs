@@ -128,8 +128,8 @@ impl Decisions {
         put_in_order(&mut self.0);
         let catalog = match request.deadline.instant() {
             _ if request.index.catalog.lacks_tools() => None,
-            None => Some(costs.count_all()?),
-            Some(_) => {
+            // The first count of a large catalog can take longer than the deadline permits.
+            Some(_) if !costs.has_counted_all() => {
                 let costs = Arc::clone(costs);
                 request
                     .deadline
@@ -137,6 +137,7 @@ impl Decisions {
                     .ok()
                     .transpose()?
             }
+            _ => Some(costs.count_all()?),
         };
         let report = TokenReport {
             budget: tokens,

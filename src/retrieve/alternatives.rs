@@ -58,29 +58,27 @@ const PART_WEIGHT: f32 = 0.7;
 pub(crate) struct Rewording(Vec<(String, String)>);
 
 impl Rewording {
-    /// Collects the best alternative of each word. Only typos, and abbreviations that the static
-    /// model does not know, are embedded as others. Models know other languages.
-    pub(super) fn new(terms: &[QueryTerm<'_>]) -> Self {
-        let mut rewordings: Vec<(String, String)> = Vec::new();
+    /// Adds the best alternative of each word. Only typos, and abbreviations that the static model
+    /// does not know, are embedded as others. Models know other languages.
+    pub(super) fn add(&mut self, terms: &[QueryTerm<'_>]) {
         for QueryTerm {
             word, alternative, ..
         } in terms
         {
             if let Some(WordAlternative { kind, text, .. }) = alternative.as_deref()
-                && rewordings.iter().all(|(other, _)| other != word)
+                && self.0.iter().all(|(other, _)| other != word)
             {
                 match kind {
-                    AlternativeKind::Typo => rewordings.push(((*word).to_owned(), text.clone())),
+                    AlternativeKind::Typo => self.0.push(((*word).to_owned(), text.clone())),
                     AlternativeKind::Abbreviation
                         if !StaticEmbedder::knows_word(&lower_case(word)) =>
                     {
-                        rewordings.push(((*word).to_owned(), format!("{word} {text}")));
+                        self.0.push(((*word).to_owned(), format!("{word} {text}")));
                     }
                     _ => {}
                 }
             }
         }
-        Self(rewordings)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -44,6 +44,8 @@ pub fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
 #[derive(Default)]
 pub(crate) struct AnalyzedTexts<'q> {
     texts: Vec<(&'q str, Vec<TextTerm<'q>>)>,
+    /// The terms of sentences that are looked up once more.
+    known: Vec<(Vec<&'q str>, Vec<QueryTerm<'q>>)>,
     /// The alternatives of words; `None` if words are read as themselves only.
     alternatives: Option<Alternatives<'q>>,
 }
@@ -60,6 +62,7 @@ impl<'q> AnalyzedTexts<'q> {
     pub(crate) fn new(index: &'q Index, examples: Option<&'q ExampleIndex>) -> Self {
         Self {
             texts: Vec::new(),
+            known: Vec::new(),
             alternatives: Some(Alternatives::new(index, examples)),
         }
     }
@@ -70,6 +73,10 @@ impl<'q> AnalyzedTexts<'q> {
     /// Stop words are dropped, unless there is nothing else. Words within values count less. Parts
     /// of addresses and opaque codes would match by accident and do not count.
     pub(crate) fn terms(&mut self, sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
+        let known = self.known.iter().position(|(known, _)| known == sentences);
+        if let Some(position) = known {
+            return self.known.swap_remove(position).1;
+        }
         let indices: Vec<usize> = sentences
             .iter()
             .map(|text| self.find_or_analyze(text.trim()))
@@ -106,13 +113,20 @@ impl<'q> AnalyzedTexts<'q> {
         }
     }
 
-    /// Returns the words of a request that are embedded as others.
+    /// Returns the words of a request that are embedded as others, and keeps its terms for the
+    /// search by words.
     pub(crate) fn rewording(&mut self, query: &'q Query) -> Rewording {
-        let mut terms = self.terms(&query.sentences());
+        let mut rewording = Rewording::default();
+        let mut add = |sentences: Vec<&'q str>| {
+            let terms = self.terms(&sentences);
+            rewording.add(&terms);
+            self.known.push((sentences, terms));
+        };
+        add(query.sentences());
         if !query.conversation().is_empty() {
-            terms.extend(self.terms(&query.conversation_sentences()));
+            add(query.conversation_sentences());
         }
-        Rewording::new(&terms)
+        rewording
     }
 
     /// Returns the index of a text in the cache, and analyses a new text.
