@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use lz4_flex::{compress_prepend_size, decompress_size_prepended};
 use serde_json::Value;
 
 /// The tool definitions that an upstream sent last. They are read only for a snapshot and for the
-/// next list, so they are kept as text, which takes a quarter of the memory of values.
+/// next list, so they are kept as compressed text, which takes a tenth of the memory of values.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredTools {
-    /// A JSON array.
-    Text(Arc<str>),
+    /// The text of a JSON array.
+    Compressed(Arc<[u8]>),
     /// Definitions that text would change, for example in the last digit of a number.
     Values(Arc<[Value]>),
 }
@@ -18,7 +19,7 @@ impl StoredTools {
     /// Stores the definitions of a list, unchanged.
     pub(crate) fn new(tools: Arc<[Value]>) -> Self {
         let stored = match serde_json::to_string(&tools) {
-            Ok(text) => Self::Text(text.into()),
+            Ok(text) => Self::Compressed(compress_prepend_size(text.as_bytes()).into()),
             Err(_) => return Self::Values(tools),
         };
         match stored.parse() {
@@ -34,15 +35,18 @@ impl StoredTools {
     /// The reason why the text cannot be parsed.
     pub(crate) fn parse(&self) -> Result<Arc<[Value]>, String> {
         match self {
-            Self::Text(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
+            Self::Compressed(bytes) => {
+                let text = decompress_size_prepended(bytes).map_err(|error| error.to_string())?;
+                serde_json::from_slice(&text).map_err(|error| error.to_string())
+            }
             Self::Values(tools) => Ok(Arc::clone(tools)),
         }
     }
 
     /// Returns `true` if the definitions are the same. The order of members does not count.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        if let (Self::Text(text), Self::Text(other_text)) = (self, other)
-            && text == other_text
+        if let (Self::Compressed(bytes), Self::Compressed(other_bytes)) = (self, other)
+            && bytes == other_bytes
         {
             return true;
         }
