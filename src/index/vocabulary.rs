@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::catalog::Tool;
 use crate::saved::{SavedError, SavedFile, Writer};
@@ -23,12 +23,47 @@ const ENDS: &str = "vocabulary.ends";
 const COUNTS: &str = "vocabulary.counts";
 
 /// The words of all tools, each with a count, in the order of their letters without accents.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Vocabulary {
     text: String,
     /// The end of each word in `text`.
     ends: Vec<u32>,
     counts: Vec<u32>,
+    /// Computed for the first word that the vocabulary does not contain.
+    shapes: OnceLock<WordShapes>,
+}
+
+/// What is compared of all words before their letters.
+#[derive(Debug, Clone)]
+struct WordShapes {
+    /// The letters of each word.
+    letters: Vec<LetterSet>,
+    /// The number of each word's letters; the largest number for abbreviations with their meanings.
+    lengths: Vec<u8>,
+    /// The positions of abbreviations with their meanings.
+    definitions: Vec<u32>,
+}
+
+impl WordShapes {
+    fn new(vocabulary: &Vocabulary) -> Self {
+        let mut shapes = Self {
+            letters: Vec::with_capacity(vocabulary.len()),
+            lengths: Vec::with_capacity(vocabulary.len()),
+            definitions: Vec::new(),
+        };
+        for (position, number) in (0..vocabulary.len()).zip(0..) {
+            let word = vocabulary.word(position);
+            let folded = fold_word(word);
+            let mut length = u8::try_from(folded.chars().count()).unwrap_or(u8::MAX);
+            if word.contains(' ') {
+                length = u8::MAX;
+                shapes.definitions.push(number);
+            }
+            shapes.letters.push(LetterSet::new(&folded));
+            shapes.lengths.push(length);
+        }
+        shapes
+    }
 }
 
 /// A word of the vocabulary that resembles a misspelt word.
@@ -42,10 +77,21 @@ pub(crate) struct SimilarWord<'v> {
 
 impl Vocabulary {
     pub(super) fn new(counts: WordCounts) -> Self {
-        let mut entries: Vec<(Box<str>, u32)> = counts.into_iter().collect();
-        entries.sort_unstable_by(|(a, _), (b, _)| in_order(a, b));
+        let mut entries: Vec<(Option<String>, Box<str>, u32)> = Vec::with_capacity(counts.len());
+        for (word, count) in counts {
+            let folded = match fold_word(&word) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(folded) => Some(folded),
+            };
+            entries.push((folded, word, count));
+        }
+        entries.sort_unstable_by(|(folded, a, _), (other_folded, b, _)| {
+            let (folded, other_folded) = (folded.as_deref(), other_folded.as_deref());
+            let order = folded.unwrap_or(a).cmp(other_folded.unwrap_or(b));
+            order.then_with(|| a.cmp(b))
+        });
         let mut vocabulary = Self::default();
-        for (word, count) in &entries {
+        for (_, word, count) in &entries {
             vocabulary.push(word, i64::from(*count));
         }
         vocabulary
@@ -143,7 +189,10 @@ impl Vocabulary {
 
     /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.text.len() + size_of_val(&*self.ends) + size_of_val(&*self.counts)
+        let shapes = self.shapes.get().map_or(0, |shapes| {
+            size_of_val(&*shapes.letters) + size_of_val(&*shapes.lengths)
+        });
+        self.text.len() + size_of_val(&*self.ends) + size_of_val(&*self.counts) + shapes
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
@@ -157,6 +206,7 @@ impl Vocabulary {
             text: file.text(TEXT)?,
             ends: file.numbers(ENDS)?,
             counts: file.numbers(COUNTS)?,
+            shapes: OnceLock::new(),
         };
         let text_end = vocabulary.ends.last().copied().unwrap_or_default() as usize;
         let is_valid = vocabulary.counts.len() == vocabulary.len()
@@ -203,8 +253,13 @@ impl Vocabulary {
     /// Returns the meanings that tools define for an abbreviation in lower case.
     pub(crate) fn meanings(&self, abbreviation: &str) -> impl Iterator<Item = &str> {
         let prefix = format!("{abbreviation} ");
-        let range = self.starting_with(&prefix);
-        range.map(move |position| &self.word(position)[prefix.len()..])
+        // The meanings of an abbreviation follow each other.
+        let definitions = &self.shapes().definitions;
+        let first = definitions.partition_point(|&definition| {
+            fold_word(self.word(definition as usize)).as_ref() < prefix.as_str()
+        });
+        let words = definitions[first..].iter();
+        words.map_while(move |&definition| self.word(definition as usize).strip_prefix(&prefix))
     }
 
     /// Returns the words that are at most `max_edits` edits from a word in lower case. An edit
@@ -213,24 +268,23 @@ impl Vocabulary {
     /// A typo seldom hits the first letter. So only words are compared whose first letter is one of
     /// the first two of the word.
     pub(crate) fn similar(&self, word: &str, max_edits: usize) -> Vec<SimilarWord<'_>> {
-        let letters = LetterSet::new(word);
+        let WordShapes {
+            letters, lengths, ..
+        } = self.shapes();
+        let (word_letters, word_length) = (LetterSet::new(word), word.chars().count());
         let mut similar = Vec::new();
         let mut first_letters: Vec<char> = word.chars().take(2).collect();
         first_letters.dedup();
         for first_letter in first_letters {
             let mut buffer = [0; 4];
             for position in self.starting_with(first_letter.encode_utf8(&mut buffer)) {
-                let other = self.word(position);
-                let folded = fold_word(other);
-                let may_differ_in_length = folded.len().abs_diff(word.len()) <= max_edits
-                    || !(folded.is_ascii() && word.is_ascii());
-                if !may_differ_in_length
-                    || !letters.may_differ_by(LetterSet::new(&folded), max_edits)
-                    || other.contains(' ')
+                if usize::from(lengths[position]).abs_diff(word_length) > max_edits
+                    || !word_letters.may_differ_by(letters[position], max_edits)
                 {
                     continue;
                 }
-                let edits = strsim::osa_distance(word, &folded);
+                let other = self.word(position);
+                let edits = strsim::osa_distance(word, &fold_word(other));
                 if (1..=max_edits).contains(&edits) {
                     similar.push(SimilarWord {
                         word: other,
@@ -242,6 +296,10 @@ impl Vocabulary {
         }
         similar
     }
+
+    fn shapes(&self) -> &WordShapes {
+        self.shapes.get_or_init(|| WordShapes::new(self))
+    }
 }
 
 /// Compares two words by their letters without accents, and then by their letters.
@@ -250,7 +308,7 @@ fn in_order(a: &str, b: &str) -> Ordering {
 }
 
 /// The set of a word's letters, in which some letters are not distinguished.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct LetterSet(u32);
 
 impl LetterSet {
@@ -274,6 +332,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl PartialEq for Vocabulary {
+        fn eq(&self, other: &Self) -> bool {
+            (&self.text, &self.ends, &self.counts) == (&other.text, &other.ends, &other.counts)
+        }
+    }
 
     fn vocabulary(words: &[(&str, u32)]) -> Vocabulary {
         Vocabulary::new(

@@ -279,7 +279,7 @@ fn is_vocabulary_word(word: &str) -> bool {
 
 /// Returns a word in lower case, and without the accents of Latin letters.
 pub(crate) fn fold_word(word: &str) -> Cow<'_, str> {
-    if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+    if word.is_ascii() && !word.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Borrowed(word);
     }
     let mut folded = String::with_capacity(word.len());
