@@ -98,6 +98,8 @@ def pack(signals, bench, written):
             asked = np.flatnonzero(~np.isnan(x["model"])) if "model" in x else ()
             if len(asked) < len(tools):
                 x = {n: y for n, y in x.items() if not n.startswith("model")}
+            else:
+                asked = ()
             best = [best_of(y) for y in [*(y for n, y in x.items() if "sources" not in n), sum(x.values())]]
             cand.append(sorted({*np.concatenate(best).tolist(), *map(int, asked), *rel[queries[i]]}))
         out[f"{s}/count"] = np.array([len(c) for c in cand], np.uint8)
