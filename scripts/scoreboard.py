@@ -2,7 +2,7 @@
 """Ranks benchmark sets with picktools and its rivals, each on each set in a process of its own, scores all runs with one scorer, and
 prints a table. Run it through scripts/scoreboard.sh, which installs the rivals.
 
-usage: scripts/scoreboard.py [--quick] [--write] [--only RANKING …] [--resume] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
+usage: scripts/scoreboard.py [--quick | --further] [--write] [--only RANKING …] [--resume] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
 
 Exits with 1 where a run is wrong: a tool that is not in the catalog, one that stands twice, a request that is not asked, a ranking
 that finds next to nothing, or a figure of picktools' own that is not the scorer's. What cannot be installed is a row that says so.
@@ -28,6 +28,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "scripts/scoreboard"
 INSTALLED = ROOT / "target/scoreboard"
+sys.path.insert(0, str(HERE))
+
+import further  # noqa: E402  (scripts/scoreboard/further.py)
+
 TEN = ["metatool", "metatool-multi", "bfcl", "seal-tools", "toolbench"]
 TEN += ["toolalpaca", "apibank", "nestful", "mcpproxy-golden", "rotbench-clean"]
 WRITTEN = [f"written-{fold}" for fold in range(1, 6)]
@@ -138,10 +142,10 @@ def reason(name):
 
 
 class PythonRival:
-    """A package with an adapter in rivals.py."""
+    """A package with an adapter in rivals.py. Of catalogs with more than `above` tools it is asked a sample of the requests."""
 
-    def __init__(self, key, title, weights=None, sample=None):
-        self.key, self.title, self.weights, self.sample, self.version = key, title, weights, sample, None
+    def __init__(self, key, title, weights=None, sample=None, above=10_000):
+        self.key, self.title, self.weights, self.sample, self.above, self.version = key, title, weights, sample, above, None
 
     def check(self):
         if not (INSTALLED / self.key / "pins").is_file():
@@ -217,6 +221,10 @@ class Picktools:
         return [self.program]
 
     def rank(self, each, run, work):
+        self.own = None
+        if (each.folder / "skills").is_dir():
+            launch = lambda command: launched(command, work)
+            return None, further.pick_skills(launch, self.program, self.options, each.folder, run, K)
         # A cache of its own, as the others embed the catalog each time, too.
         with tempfile.TemporaryDirectory(dir=work) as folder:
             out = ["--json", "--run-out", folder, "--cache-dir", f"{folder}/cache"]
@@ -241,8 +249,13 @@ def rivals(program):
         PythonRival("fastmcp", "fastmcp {version}, BM25SearchTransform", sample=200),
         PythonRival("dehydrator", "dehydrator {version}, ToolIndex"),
         PythonRival("rank-bm25", "rank-bm25 {version}, BM25Okapi"),
+        PythonRival("llama-index-retrievers-bm25", "llama-index-retrievers-bm25 {version}, BM25Retriever"),
+        PythonRival("graph-tool-call", "graph-tool-call {version}, ToolGraph", sample=200, above=1_000),
         PythonRival("model2vec", "model2vec {version}, potion-base-8M", weights="potion-base-8M"),
         PythonRival("fastembed", "fastembed {version}, all-MiniLM-L6-v2 (int8)", weights="minilm"),
+        PythonRival("langgraph-bigtool", "langgraph-bigtool {version}, MiniLM", weights="minilm", sample=200),
+        PythonRival("litellm", "litellm {version}, semantic tool filter, MiniLM", weights="minilm", sample=200, above=1_000),
+        PythonRival("semantic-router", "semantic-router {version}, IndexedRouter, MiniLM", weights="minilm", sample=200),
         Picktools("keyword", "picktools, keyword", ["--mode", "keyword"], program),
         Picktools("default", "picktools, hybrid (the default)", [], program),
         Picktools("tuned", "picktools, hybrid with the tuned model", ["--model", "tuned"], program),
@@ -277,7 +290,9 @@ def scored(each, run, scorer):
         answers.append(tool)
     command = [sys.executable, str(scorer), str(run), str(each.qrels)]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    if not all(0 <= figure <= 1 for figure in figures.values()) or figures["nDCG@10"] < AT_RANDOM / len(tools):
+    # Keywords find nothing in a script that no tool has.
+    least = 0 if each.name in further.LANGUAGES else AT_RANDOM / len(tools)
+    if not all(0 <= figure <= 1 for figure in figures.values()) or figures["nDCG@10"] < least:
         raise Wrong(f"{run}: these are figures of no ranking: {figures}")
     return figures
 
@@ -324,7 +339,7 @@ def measure(rival, sets, scorer, work, before):
         yield row
     for whole in (each for each in sets if each.name not in row["sets"]):
         # Only where there are very many tools and requests of minutes each would come of it.
-        each = whole.sample(rival.sample, work) if rival.sample and len(whole.tool_ids) > 10_000 else whole
+        each = whole.sample(rival.sample, work) if rival.sample and len(whole.tool_ids) > rival.above else whole
         if os.getloadavg()[0] > BUSY and not row["busy"]:
             say("the machine has other work, too, and so times are longer than they should be")
             row["busy"] = True
@@ -332,10 +347,10 @@ def measure(rival, sets, scorer, work, before):
         run = INSTALLED / f"runs/{rival.key}-{whole.name}.trec"
         p50, peak = rival.rank(each, run, work)
         figures = scored(each, run, scorer)
-        if isinstance(rival, Picktools):
+        if isinstance(rival, Picktools) and rival.own:
             rival.agrees(each, figures)
         row["sets"][whole.name] = {"measures": figures, "p50": p50, "peak": peak, "asked": len(each.query_ids)}
-        told = f"nDCG@10 {figures['nDCG@10']:.4f}, p50 {milliseconds(p50)} ms, {peak / 1024:.0f} MiB"
+        told = f"nDCG@10 {figures['nDCG@10']:.4f}, {peak / 1024:.0f} MiB" + (f", p50 {milliseconds(p50)} ms" if p50 else "")
         say(f"{row['title']}: {whole.name}, {told}, took {time.monotonic() - started:.0f} s")
         yield row
 
@@ -489,6 +504,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\nusage")[0])
     add = parser.add_argument
     add("--quick", action="store_true", help=f"only {' and '.join(QUICK)}")
+    add("--further", action="store_true", help="real servers, languages and skills instead of the ten sets; prints nDCG@10 of each")
     add("--write", action="store_true", help="put the table into docs/comparison.md, between its markers")
     add("--only", metavar="RANKING", nargs="+",
         help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
@@ -498,16 +514,16 @@ def arguments():
     add("--scorer", type=Path, help="default: ../bin/score.py of the benchmarks")
     add("--written", type=Path, help="what writes the folds of written servers (default: ../bin/written_sets.py of the benchmarks)")
     add("--left-out", type=Path, help="what models/train/fusion/fit.py printed (default: it is run, but for --quick)")
-    add("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json)")
+    add("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json, with --further further.json)")
     chosen = parser.parse_args()
-    if chosen.write and chosen.quick:
-        parser.error("--write wants the whole table: leave out --quick")
+    if chosen.write and (chosen.quick or chosen.further):
+        parser.error("--write wants the whole table: leave out --quick and --further")
     chosen.picktools = chosen.picktools.resolve()
-    chosen.out = chosen.out or INSTALLED / ("quick.json" if chosen.quick else "results.json")
+    chosen.out = chosen.out or INSTALLED / ("quick.json" if chosen.quick else "further.json" if chosen.further else "results.json")
     chosen.benchmarks = chosen.benchmarks.resolve()
     chosen.scorer = chosen.scorer or chosen.benchmarks / "../bin/score.py"
     chosen.written = chosen.written or chosen.benchmarks / "../bin/written_sets.py"
-    for path in (chosen.benchmarks, chosen.scorer, *([] if chosen.quick else [chosen.written])):
+    for path in (chosen.benchmarks, chosen.scorer, *([] if chosen.quick or chosen.further else [chosen.written])):
         if not path.exists():
             raise Wrong(f"there is no {path}: name what does not lie beside the repository with --benchmarks, --scorer and --written")
     return chosen
@@ -515,8 +531,11 @@ def arguments():
 
 def figures_of(chosen, all_rivals, work):
     """The sets, the rows, and the figures on left-out folds; what is measured is kept as it comes."""
-    sets = [Set(chosen.benchmarks / name) for name in (QUICK if chosen.quick else TEN)]
-    if not chosen.quick:
+    if chosen.further:
+        sets = [Set(folder) for folder in further.folders(chosen.benchmarks, INSTALLED / "skills", work)]
+    else:
+        sets = [Set(chosen.benchmarks / name) for name in (QUICK if chosen.quick else TEN)]
+    if not (chosen.quick or chosen.further):
         subprocess.run([sys.executable, str(chosen.written), str(work)], check=True)
         sets += [Set(work / name) for name in WRITTEN]
     again = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
@@ -526,7 +545,7 @@ def figures_of(chosen, all_rivals, work):
         if isinstance(rival, Picktools):
             rival.check()  # before an hour of others
     wants = "tuned" in known or any(rival.key == "tuned" for rival in again)
-    lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not chosen.quick) else {}
+    lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not (chosen.quick or chosen.further)) else {}
     rows = known
     for rival in again:
         for known[rival.key] in measure(rival, sets, chosen.scorer, work, before.get(rival.key) if chosen.resume else None):
@@ -547,6 +566,9 @@ def main():
         sets, rows, lefts = figures_of(chosen, all_rivals, Path(folder))
     if chosen.write and len(rows) < len(all_rivals):
         raise Wrong("--write wants the whole table: leave out --only once")
+    if chosen.further:
+        print(further.table({key: row for key, row in rows.items() if "missing" not in row}))
+        return
     text = f"{table(rows, sets, lefts)}\n\n{notes(rows, sets, lefts)}"
     print(f"{text}\n\n{by_set(rows, sets, lefts)}")
     if chosen.write:

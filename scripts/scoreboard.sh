@@ -2,7 +2,7 @@
 # Ranks the benchmarks with picktools and with what else the package registries have, all scored by one scorer, and prints a table
 # of quality, time, memory and download size.
 #
-# usage: scripts/scoreboard.sh [--quick] [--write] [--picktools PROGRAM] [--benchmarks DIR] [--out FILE] …
+# usage: scripts/scoreboard.sh [--quick | --further] [--write] [--picktools PROGRAM] [--benchmarks DIR] [--out FILE] …
 #                                                              (scripts/scoreboard.py --help tells all of them)
 #
 # What it installs goes to target/scoreboard, pinned and digest-checked, an environment for each rival; nothing is installed twice.
@@ -73,15 +73,36 @@ minilm() {
     echo '{"model_max_length": 256, "pad_token": "[PAD]"}' >"$place/tokenizer_config.json"
 }
 
+# 87 skills with instructions (@framers/agentos-skills of npm, Apache-2.0), for --further.
+skills() {
+    local place=$folder/skills
+    local digest=1ba0d9e68bea1aa1b14b26348aa1f540d6333269cba93968a1df7f5f7c7187aa
+    if [ "$(cat "$place/digest" 2>/dev/null)" = "$digest" ]; then return; fi
+    say "fetching skills"
+    local work status=1
+    work=$(mktemp -d)
+    if (cd "$work" && npm pack --silent @framers/agentos-skills@0.10.1 >package.log) &&
+        echo "$digest $work/framers-agentos-skills-0.10.1.tgz" | sha256sum --check --quiet; then
+        rm -rf "$place"
+        mkdir -p "$place"
+        tar -xzf "$work/framers-agentos-skills-0.10.1.tgz" -C "$place" && echo "$digest" >"$place/digest"
+        status=$?
+    fi
+    rm -rf "$work"
+    return $status
+}
+
 case " $* " in
 *" -h "* | *" --help "*) exec python3 scripts/scoreboard.py --help ;;
 *" --picktools"*) ;;
 *) cargo build --release || exit 1 ;;
 esac
 
-for name in fastmcp dehydrator rank-bm25 model2vec fastembed fit; do install "$name"; done
+rivals=(fastmcp dehydrator rank-bm25 llama-index-retrievers-bm25 graph-tool-call model2vec fastembed langgraph-bigtool litellm semantic-router)
+for name in "${rivals[@]}" fit; do install "$name"; done
 potion || say "without potion-base-8M model2vec cannot rank"
-minilm || say "without MiniLM fastembed cannot rank"
+minilm || say "without MiniLM fastembed, langgraph-bigtool, litellm and semantic-router cannot rank"
+case " $* " in *" --further "*) skills || say "without skills two sets are left out" ;; esac
 # The crate stands outside the workspace, so that its dependencies are none of picktools'.
 mkdir -p "$folder/ratel"
 if cargo build --release --locked --manifest-path scripts/scoreboard/ratel/Cargo.toml --target-dir "$folder/ratel" \
