@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
@@ -128,7 +129,8 @@ impl ServeCommand {
             openai: self.openai_url,
             anthropic: self.anthropic_url,
         };
-        let options = gateway_args.options(&self.servers, Share::Owner)?;
+        let mut options = gateway_args.options(&self.servers, Share::Owner)?;
+        options.on_snapshot = Arc::new(memory::release_and_delay);
         let (console_key, digest) = if self.console {
             let (key, digest) = new_key()?;
             (Some(key), Some(digest))
@@ -146,10 +148,15 @@ impl ServeCommand {
         };
         let scheme = if http.tls.is_some() { "https" } else { "http" };
         let proxy = options.settings.proxy.clone();
+        let has_servers = !options.servers.is_empty();
         let runtime = gateway_runtime()?;
         let result = runtime.block_on(async {
             let mut signals = Signals::listen();
             let gateway = Gateway::open(options)?;
+            // The tools of a catalog are read already.
+            if !has_servers {
+                memory::release_and_delay();
+            }
             let mut server = match serve(&gateway, &http).await {
                 Ok(server) => server,
                 Err(error) => {
