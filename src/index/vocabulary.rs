@@ -29,11 +29,11 @@ pub(crate) struct Vocabulary {
     /// The end of each word in `text`.
     ends: Vec<u32>,
     counts: Vec<u32>,
-    /// Computed for the first word that the vocabulary does not contain.
+    /// Computed on first use, because many requests have only known words.
     shapes: OnceLock<WordShapes>,
 }
 
-/// What is compared of all words before their letters.
+/// Facts about all words that exclude most of them before their letters are compared.
 #[derive(Debug, Clone)]
 struct WordShapes {
     /// The letters of each word.

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_long};
 
 /// The number of `mi_option_purge_delay` in `mimalloc.h`.
 const PURGE_DELAY: c_int = 15;
-/// The delay between the requests of many clients, in units of ten milliseconds.
+/// The delay while many clients send requests. The allocator multiplies it by ten milliseconds.
 const DELAY_BETWEEN_REQUESTS: c_long = 10;
 
 #[expect(

@@ -180,7 +180,7 @@ impl ShownNames {
                 )));
             }
         }
-        // A map that is built at once takes two thirds of the memory.
+        // A map that is built at once has full nodes and takes less memory.
         shown.names = mem::take(&mut shown.names).into_iter().collect();
         shown
     }

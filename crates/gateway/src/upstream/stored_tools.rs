@@ -6,7 +6,7 @@ use lz4_flex::{compress_prepend_size, decompress_size_prepended};
 use serde_json::Value;
 
 /// The tool definitions that an upstream sent last. They are read only for a snapshot and for the
-/// next list, so they are kept as compressed text, which takes a tenth of the memory of values.
+/// next list, so they are kept as compressed text, which takes a fraction of the memory of values.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredTools {
     /// The text of a JSON array.
