@@ -106,7 +106,7 @@ def install(row, folder, cache):
         (folder / "package.json").write_text("{}")
         run_quietly(command, environment, folder)
     else:
-        run_quietly(["uv", "venv", "--quiet", "--python", "3.13", "venv"], environment, folder)
+        run_quietly(["uv", "venv", "--quiet", "--python", sys.executable, "venv"], environment, folder)
         command = ["uv", "pip", "install", "--quiet", "--python", "venv/bin/python", "--exclude-newer", row["as_of"]]
         command += ["--only-binary", ":all:", *(f"--no-binary={name}" for name in BUILT)]
         command.append(f"{row['package']}=={row['version']}")
