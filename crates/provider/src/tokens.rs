@@ -1,6 +1,12 @@
 //! Token counts of texts.
 
-use std::sync::LazyLock;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroUsize;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use lru::LruCache;
+use serde_json::Value;
 
 use super::byte_pairs::BytePairs;
 
@@ -27,6 +33,13 @@ static O200K: LazyLock<BytePairs> =
     LazyLock::new(|| BytePairs::new(picktools_models::O200K_BASE, &O200K_PARTS));
 static CL100K: LazyLock<BytePairs> =
     LazyLock::new(|| BytePairs::new(picktools_models::CL100K_BASE, &CL100K_PARTS));
+
+/// The number of definitions whose counts are cached. An entry takes about 60 bytes.
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
+/// The length up to which the parts of a list are cached. A longer list would evict other counts.
+pub(crate) const MAX_CACHED_LIST: usize = 256;
+/// The token counts of parts of lists, by the hash of the tokenizer and the text.
+static CACHED: LazyLock<PartCounts> = LazyLock::new(PartCounts::default);
 
 /// A tokenizer of OpenAI models.
 ///
@@ -56,10 +69,71 @@ impl Tokenizer {
             Self::Cl100k => CL100K.count(text),
         }
     }
+
+    /// Counts the tokens of a list of JSON values as compact JSON. The counts of recent values are
+    /// cached.
+    ///
+    /// The text is cut after `{"` where a letter follows. No token crosses such a cut: both
+    /// tokenizers keep a run of punctuation together, and begin another part at the letter. So
+    /// the counts of the parts add up to that of the complete text.
+    pub(crate) fn count_list(self, values: &[Value]) -> usize {
+        let (mut text, mut starts) = (String::from("["), vec![0]);
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            let value_start = text.len();
+            write!(text, "{value}").expect("a text has no errors");
+            let first_key = text[value_start..].strip_prefix("{\"");
+            if first_key
+                .is_some_and(|key| key.starts_with(|first: char| first.is_ascii_alphabetic()))
+            {
+                starts.push(value_start + 2);
+            }
+        }
+        text.push(']');
+        starts.push(text.len());
+        starts
+            .windows(2)
+            .map(|part| CACHED.count(self, &text[part[0]..part[1]]))
+            .sum()
+    }
+}
+
+/// A cache of token counts.
+struct PartCounts {
+    hasher: RandomState,
+    counts: Mutex<LruCache<u64, usize>>,
+}
+
+impl Default for PartCounts {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            counts: Mutex::new(LruCache::new(MAX_CACHED)),
+        }
+    }
+}
+
+impl PartCounts {
+    fn count(&self, tokenizer: Tokenizer, text: &str) -> usize {
+        let key = self.hasher.hash_one((tokenizer, text));
+        let lock = || self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&count) = lock().get(&key) {
+            return count;
+        }
+        // Counted without the lock, so that other threads do not wait.
+        let count = tokenizer.count(text);
+        lock().put(key, count);
+        count
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -89,6 +163,21 @@ mod tests {
                 (o200k, cl100k),
                 "{text}"
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn count_list_equals_the_count_of_the_text(
+            keys in prop::collection::vec(("[a-z\"{'_ éÉ1]{0,4}", "[a-zA-Z\"'{},\\[\\] \n1é/_]{0,12}"), 0..6),
+        ) {
+            let values: Vec<Value> = keys.into_iter().map(|(key, text)| json!({key: text})).collect();
+            for tokenizer in [Tokenizer::O200k, Tokenizer::Cl100k] {
+                let expected = tokenizer.count(&Value::from(values.clone()).to_string());
+                // The second time from the cache.
+                prop_assert_eq!(tokenizer.count_list(&values), expected);
+                prop_assert_eq!(tokenizer.count_list(&values), expected);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::changes::{Change, ChangeCode, ChangeLog};
 use super::format::{Definition, Rules, SearchTool, Strictness};
+use super::tokens::MAX_CACHED_LIST;
 use super::{Provider, naming, servers, view};
 use crate::TranslateError;
 use picktools::catalog::Tool;
@@ -91,7 +92,12 @@ impl Translation {
 
     /// Returns the number of tokens of the definitions as compact JSON.
     pub fn tokens(&self, tokenizer: super::Tokenizer) -> usize {
-        tokenizer.count(&self.tools.to_string())
+        match &self.tools {
+            Value::Array(definitions) if definitions.len() <= MAX_CACHED_LIST => {
+                tokenizer.count_list(definitions)
+            }
+            tools => tokenizer.count(&tools.to_string()),
+        }
     }
 }
 
