@@ -487,4 +487,66 @@ mod tests {
         assert_eq!(query.text().len(), MAX_QUERY_BYTES);
         assert!(!Query::new("short").truncated());
     }
+
+    /// Makes a query from the last turn of a conversation.
+    #[cfg(feature = "static-model")]
+    fn turn(before: &str, answer: &str, turn: &str) -> Query {
+        Query::new(turn).with_conversation(vec![
+            Message::new(Author::User, before),
+            Message::new(Author::Assistant, answer),
+        ])
+    }
+
+    #[cfg(feature = "static-model")]
+    const EXCHANGES: [(&str, &str); 2] = [
+        (
+            "how many hinges are in stock",
+            "Three left, the minimum is ten. Shall I order twenty more?",
+        ),
+        (
+            "weather in Cork on saturday",
+            "Showers until noon, then dry.",
+        ),
+    ];
+
+    #[test]
+    #[cfg(feature = "static-model")]
+    fn request_before_closing_thanks_is_searched() {
+        for (before, answer) in EXCHANGES {
+            for request in [
+                "pay invoice 8821",
+                "turn the hall lamp off",
+                "send Paula the price list",
+            ] {
+                for turn_text in [
+                    format!("{request}. Thank you so much!"),
+                    format!("{request}\nyou're a star, thank you"),
+                    format!("Thank you so much! {request}. Thank you so much!"),
+                ] {
+                    let query = turn(before, answer, &turn_text);
+                    assert!(
+                        query.search_text().contains(request),
+                        "{turn_text}: {query:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "static-model")]
+    fn small_talk_of_several_sentences_is_not_searched() {
+        for (before, answer) in EXCHANGES {
+            for turn_text in [
+                "haha those hinges again. You really are the best. Have a nice evening!",
+                "Thanks a lot! That is good to know. I was worried about my garden. Bye for now",
+                "no thank you. I was only curious. My brother bets on the number every week. See you!",
+                "Ach so, danke! Da bin ich aber froh. Mein Garten braucht das. Bis morgen!",
+                "Merci ! C'est parfait. Bonne journée à toi. À demain !",
+            ] {
+                let query = turn(before, answer, turn_text);
+                assert_eq!(query.search_text(), before, "{turn_text}");
+            }
+        }
+    }
 }

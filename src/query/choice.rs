@@ -219,7 +219,7 @@ fn list_item(line: &str) -> Option<&str> {
 /// Returns the alternatives that a sentence joins by words like `or`; those before the last pair
 /// are separated by commas.
 fn joined(sentence: &str) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut alternatives = Vec::new();
     let (mut start, mut position) = (0, 0);
     let mut is_joined = false;
     for word in sentence.split_inclusive(char::is_whitespace) {
@@ -230,16 +230,16 @@ fn joined(sentence: &str) -> Vec<&str> {
             .any(|join| join.eq_ignore_ascii_case(bare))
         {
             is_joined = true;
-            found.push(&sentence[start..position]);
+            alternatives.push(&sentence[start..position]);
             start = end;
         } else if bare.ends_with([',', ':', ';']) {
-            found.push(&sentence[start..end]);
+            alternatives.push(&sentence[start..end]);
             start = end;
         }
         position = end;
     }
-    found.push(&sentence[start..]);
-    let trimmed = found
+    alternatives.push(&sentence[start..]);
+    let trimmed = alternatives
         .into_iter()
         .map(|text| text.trim_matches(|letter: char| !letter.is_alphanumeric()));
     let mut alternatives: Vec<&str> = trimmed

@@ -18,6 +18,8 @@ const MIN_CONTENT_BYTES: usize = 20;
 /// The smallest length, in bytes, of a part of a turn that is used as the request instead of the
 /// complete turn.
 const MIN_REQUEST_BYTES: usize = 12;
+/// The number of last sentences of a turn that may be a request beside thanks or a greeting.
+const MAX_LAST_SENTENCES: usize = 4;
 
 /// The query texts of a request.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -90,17 +92,10 @@ impl SearchTexts {
         if kind == TurnKind::Request {
             return self;
         }
-        let last = last_sentence(text).filter(|_| kind == TurnKind::Idle);
-        if let Some(last) = last {
-            let texts = Self::of_request(last);
-            let kind = turn_kind(before_text, &answer, last, texts.scope());
-            if !matches!(kind, Some(TurnKind::Idle | TurnKind::Answer)) {
-                let texts = texts.after(earlier, last);
-                return Self {
-                    request: Some(texts.request_or(last)),
-                    ..texts
-                };
-            }
+        if kind == TurnKind::Idle
+            && let Some(request) = Self::beside_thanks(earlier, before_text, &answer, text)
+        {
+            return request;
         }
         let previous = before.map(|position| PreviousTurn {
             own: Self::of_request(before_text),
@@ -134,6 +129,28 @@ impl SearchTexts {
             }
             (_, _) => self,
         }
+    }
+
+    /// Reads the request of a turn that asks for nothing as a whole, such as thanks with a request
+    /// before or after them; `None` if there is no such request.
+    fn beside_thanks(earlier: &[Message], before: &str, answer: &str, turn: &str) -> Option<Self> {
+        for last in last_sentences(turn) {
+            let texts = Self::of_request(last.text);
+            let kind = turn_kind(before, answer, last.text, texts.scope());
+            let is_request = match kind {
+                Some(TurnKind::Idle) => false,
+                Some(TurnKind::Answer) => !last.ends_turn && texts.may_ask(),
+                _ => last.ends_turn || texts.may_ask(),
+            };
+            if is_request {
+                let texts = texts.after(earlier, last.text);
+                return Some(Self {
+                    request: Some(texts.request_or(last.text)),
+                    ..texts
+                });
+            }
+        }
+        None
     }
 
     fn scope(&self) -> Option<f32> {
@@ -229,13 +246,36 @@ fn is_json(text: &str) -> bool {
     is_bracketed && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Returns the last sentence if the text has more than one. After thanks or a greeting it may be a
-/// request.
-fn last_sentence(text: &str) -> Option<&str> {
-    let [.., _, last] = &sentence_ranges(text)[..] else {
-        return None;
-    };
-    Some(text[last.clone()].trim()).filter(|last| last.len() >= MIN_REQUEST_BYTES)
+/// One of the last sentences of a turn.
+struct LastSentence<'t> {
+    text: &'t str,
+    /// `true` for the very last sentence.
+    ends_turn: bool,
+}
+
+/// Returns the last sentences, the very last one first, if the text has more than one. One of them
+/// may be a request after a greeting or before thanks.
+fn last_sentences(text: &str) -> Vec<LastSentence<'_>> {
+    let ranges = sentence_ranges(text);
+    if ranges.len() < 2 {
+        return Vec::new();
+    }
+    let mut sentences = Vec::new();
+    for (position, range) in ranges
+        .into_iter()
+        .rev()
+        .take(MAX_LAST_SENTENCES)
+        .enumerate()
+    {
+        let sentence = LastSentence {
+            text: text[range].trim(),
+            ends_turn: position == 0,
+        };
+        if sentence.text.len() >= MIN_REQUEST_BYTES {
+            sentences.push(sentence);
+        }
+    }
+    sentences
 }
 
 /// Removes the clauses that rule something out.

@@ -243,4 +243,125 @@ mod tests {
             }
         }
     }
+
+    /// Requests of one user with their details, and what people say between them.
+    struct OwnWords {
+        greeting: &'static str,
+        consent: &'static str,
+        thanks: &'static str,
+        closing: &'static str,
+        requests: &'static [&'static str],
+    }
+
+    static OWN_WORDS: [OwnWords; 5] = [
+        OwnWords {
+            greeting: "Hi there,",
+            consent: "Yes, please.",
+            thanks: "Thank you for your help.",
+            closing: "Thanks a lot!",
+            requests: &[
+                "Can you tell me which parcels arrive today?",
+                "I need a table for four at the harbour grill on Friday at eight.\nIt is for my mother's birthday.",
+                "Can you move my visit to Dr. Moreau to May 9th?\nMy name is Ida Holm and the visit number is 55120.",
+                "Could you also note my weight and my pulse?\nMy weight is 71 kilos and my pulse is 64.",
+                "And turn the heating in the hall down to 18 degrees before I leave the house.",
+            ],
+        },
+        OwnWords {
+            greeting: "Hallo,",
+            consent: "Ja, genau.",
+            thanks: "Danke, das hat geklappt.",
+            closing: "Vielen Dank!",
+            requests: &[
+                "Kannst du mir einen Termin beim Zahnarzt buchen?\nAm liebsten am 14. April um 9 Uhr, ich heiße Jana Wolf.",
+                "Ich muss meine Rechnung vom März noch bezahlen.\nDie Nummer ist 5512, bitte vom gemeinsamen Konto.",
+                "Kannst du nachsehen, wann der nächste Zug nach Ulm fährt?",
+                "Schick meinem Mann bitte eine Nachricht, dass ich um zehn zurück bin.",
+            ],
+        },
+        OwnWords {
+            greeting: "¡Hola!",
+            consent: "Sí, por favor.",
+            thanks: "Gracias, muy amable.",
+            closing: "¡Muchas gracias!",
+            requests: &[
+                "¿Puedes buscarme un vuelo a Oporto para el 3 de junio?\nSalgo de Bilbao y prefiero por la mañana.",
+                "¿Puedes reservar también un hotel cerca del río?\nSomos dos adultos y una niña, tres noches.",
+                "Apunta en mi calendario que el día 5 visitamos el museo.",
+                "¿Y me dices qué tiempo hará en Oporto esa semana?",
+            ],
+        },
+        OwnWords {
+            greeting: "Bonjour,",
+            consent: "Oui, s'il te plaît.",
+            thanks: "Merci beaucoup.",
+            closing: "Merci d'avance !",
+            requests: &[
+                "Peux-tu trouver mon rendez-vous avec le docteur Petit ?\nJe m'appelle Louise Garnier et c'est en octobre.",
+                "Peux-tu le déplacer au 12 octobre à 15 heures ?\nLe numéro est 40117.",
+                "Il faut aussi noter ma tension.\nC'était 12 sur 8 ce matin à sept heures.",
+                "Et commande deux boîtes de filtres pour la machine à café.",
+            ],
+        },
+        OwnWords {
+            greeting: "你好，",
+            consent: "好的。",
+            thanks: "谢谢你的帮助。",
+            closing: "非常感谢！",
+            requests: &[
+                "帮我查一下明天早上从上海到杭州的高铁还有没有票？\n最好是八点左右出发，两个人，二等座。",
+                "能帮我在西湖附近订一家酒店吗？\n住两个晚上，从星期五到星期天，要安静一点的房间。",
+                "把我星期五下午的会议改到下星期一上午十点。",
+                "再给我妈妈发一条消息，说我星期天晚上才能回家。",
+            ],
+        },
+    ];
+
+    impl OwnWords {
+        /// Returns the requests as messages, with and without phrases around and between them.
+        fn messages(&self) -> Vec<String> {
+            let mut messages = Vec::new();
+            for first in 0..self.requests.len() {
+                let mut requests = self.requests.to_vec();
+                requests.rotate_left(first);
+                let joined_by = |phrase: &str, gap: &str| {
+                    let separator = format!("\n{phrase}{gap}");
+                    requests.join(separator.as_str())
+                };
+                let plain = requests.join("\n");
+                messages.push(format!("{}\n{plain}\n{}", self.greeting, self.closing));
+                messages.push(joined_by(self.thanks, " "));
+                messages.push(joined_by(self.consent, "\n"));
+                messages.push(requests.join("\n\n"));
+                messages.push(plain);
+            }
+            messages
+        }
+    }
+
+    #[test]
+    fn requests_of_one_user_in_several_lines_are_kept() {
+        let mut count = 0;
+        let mut cut = Vec::new();
+        for own_words in &OWN_WORDS {
+            for message in own_words.messages() {
+                count += 1;
+                if request_text(&message).is_some() {
+                    cut.push(message);
+                }
+            }
+        }
+        assert!(cut.len() <= 2, "{} of {count}: {cut:#?}", cut.len());
+    }
+
+    #[test]
+    fn requests_beside_a_log_in_a_fence_are_all_kept() {
+        let log = "```\n2026-05-02 08:15:11 WARN pool exhausted, 12 waiting\n2026-05-02 08:15:14 ERROR timeout\n```";
+        for own_words in &OWN_WORDS {
+            let requests = own_words.requests.join("\n");
+            for message in [format!("{requests}\n{log}"), format!("{log}\n{requests}")] {
+                assert_eq!(request_text(&message).as_deref(), Some(requests.as_str()));
+            }
+        }
+    }
 }

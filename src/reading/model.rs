@@ -7,6 +7,7 @@
 //! - the heads: step and intercept as f32, and a weight of i8 for each hash. The order is: scope,
 //!   lines, and the acts of turns
 //! - the structure of lines: the number of values as u32, their weights and the intercept as f32
+//! - the lines beside the request: the same
 //! - SHA-256 of all of the above
 
 use std::sync::LazyLock;
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::features::HASH_BITS;
 
 const MAGIC: &[u8; 8] = b"PTREADER";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const DIGEST_BYTES: usize = 32;
 
 /// The number of values of a hash for turns, as a power of two.
@@ -27,6 +28,8 @@ pub(super) const LINE_VALUES: usize = PLACE_VALUES + SENTENCE_VALUES;
 pub(super) const PLACE_VALUES: usize = 19;
 /// The number of values of a line's sentences.
 pub(super) const SENTENCE_VALUES: usize = 5;
+/// The number of values that describe the lines beside a request.
+pub(super) const BESIDE_VALUES: usize = 9;
 /// The model in the binary; `None` without the feature `static-model`.
 static BUILT_IN: LazyLock<Option<ReaderModel>> = LazyLock::new(|| {
     #[cfg(feature = "static-model")]
@@ -44,8 +47,36 @@ pub(super) struct ReaderModel {
     pub(super) lines: Head,
     /// The evidence for each act of a turn.
     pub(super) acts: Vec<Head>,
-    /// The weights of the values of a line, and the intercept.
-    pub(super) structure: ([f32; LINE_VALUES], f32),
+    /// The log-odds that a line belongs to the request, from its values.
+    pub(super) structure: ValueHead<LINE_VALUES>,
+    /// The log-odds that the lines beside a request are pasted matter, from their values.
+    pub(super) beside: ValueHead<BESIDE_VALUES>,
+}
+
+/// A linear function of values.
+pub(super) struct ValueHead<const VALUES: usize> {
+    weights: [f32; VALUES],
+    intercept: f32,
+}
+
+impl<const VALUES: usize> ValueHead<VALUES> {
+    /// Returns the intercept and the weighted sum of the values.
+    pub(super) fn score(&self, values: impl IntoIterator<Item = f32>) -> f32 {
+        let weighted = self.weights.iter().zip(values).map(|(w, value)| w * value);
+        self.intercept + weighted.sum::<f32>()
+    }
+
+    fn parse(rest: &mut &'static [u8]) -> Option<Self> {
+        if take_u32(rest)? as usize != VALUES {
+            return None;
+        }
+        let mut weights = [0.0; VALUES];
+        for weight in &mut weights {
+            *weight = take_f32(rest)?;
+        }
+        let intercept = take_f32(rest)?;
+        Some(Self { weights, intercept })
+    }
 }
 
 /// A linear function of hashed features.
@@ -102,19 +133,14 @@ impl ReaderModel {
         for _ in TurnAct::ALL {
             acts.push(Head::parse(&mut rest, TURN_BITS)?);
         }
-        if take_u32(&mut rest)? as usize != LINE_VALUES {
-            return None;
-        }
-        let mut weights = [0.0; LINE_VALUES];
-        for weight in &mut weights {
-            *weight = take_f32(&mut rest)?;
-        }
-        let structure = (weights, take_f32(&mut rest)?);
+        let structure = ValueHead::parse(&mut rest)?;
+        let beside = ValueHead::parse(&mut rest)?;
         rest.is_empty().then_some(Self {
             scope,
             lines,
             acts,
             structure,
+            beside,
         })
     }
 }

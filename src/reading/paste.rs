@@ -2,14 +2,16 @@
 //!
 //! A message of several lines is split, and each line gets the log-odds that it belongs to the
 //! request: from its words and from its place in the text. The lines with the best or nearly the
-//! best log-odds are the request. `models/train/reader/lines.py` has the same rules.
+//! best log-odds are the request. The lines beside them may also be the user's own words: further
+//! requests, details, thanks. If they look so, they belong to the request, too.
+//! `models/train/reader/lines.py` has the same rules.
 
 use std::ops::Range;
 
 use super::features::{Words, features};
-use super::model::{PLACE_VALUES, ReaderModel, SENTENCE_VALUES};
+use super::model::{BESIDE_VALUES, PLACE_VALUES, ReaderModel, SENTENCE_VALUES};
 /// The smallest total length, in bytes, of pasted matter without a fence. If the lines beside the
-/// request have fewer bytes in total, they are the user's own words.
+/// request and outside of fences have fewer bytes in total, they are the user's own words.
 const MIN_PASTED_BYTES: usize = 180;
 /// The largest number of lines that are read; a longer text is read at its beginning and its end.
 const MAX_LINES: usize = 400;
@@ -28,6 +30,10 @@ const MIN_SCOPE: f32 = -1.0;
 const MARGIN: f32 = 1.5;
 /// A line with at least these log-odds belongs to the request, however much better the best line is.
 const CERTAIN: f32 = 0.0;
+/// The log-odds from which the lines beside a request are pasted matter.
+const MIN_PASTED: f32 = 0.0;
+/// The largest number of characters of a line beside the request that count.
+const MAX_BESIDE_CHARS: usize = 500;
 /// The marks that open and close a fence.
 const FENCES: [&str; 3] = ["```", "~~~", "\"\"\""];
 /// The characters of rules: lines such as `-----`, which separate parts of a text.
@@ -46,31 +52,34 @@ pub(super) fn request_lines(model: &ReaderModel, text: &str) -> Option<Vec<Range
         return None;
     }
     let scores = layout.scores(model);
-    let mut eligible: Vec<(usize, LineScore)> = scores.into_iter().enumerate().collect();
-    retain_if_any(&mut eligible, |(position, _)| {
-        !layout.fenced[layout.read[*position]]
-    });
-    retain_if_any(&mut eligible, |(_, score)| score.scope >= MIN_SCOPE);
-    let best = eligible
-        .iter()
-        .map(|(_, score)| score.request)
-        .fold(f32::NEG_INFINITY, f32::max);
-    let least = (best - MARGIN).min(CERTAIN);
-    eligible.retain(|(_, score)| score.request >= least);
-    let is_asked = |position| eligible.iter().any(|&(asked, _)| asked == position);
-    let mut pasted_bytes = 0;
-    let mut has_fence = false;
-    for (position, &number) in layout.read.iter().enumerate() {
-        if !is_asked(position) {
-            pasted_bytes += layout.line(number).len();
-            has_fence |= layout.fenced[number];
-        }
-    }
-    if pasted_bytes < MIN_PASTED_BYTES && !has_fence {
+    let outside = layout.outside_fences();
+    let request = chosen_lines(&scores, &outside);
+    let mut beside = outside.clone();
+    beside.retain(|position| request.binary_search(position).is_err());
+    let is_pasted = layout.bytes(&beside) >= MIN_PASTED_BYTES
+        && model
+            .beside
+            .score(layout.beside_values(&scores, &request, &beside))
+            >= MIN_PASTED;
+    let lines = if is_pasted { request } else { outside };
+    if lines.len() == scores.len() {
         return None;
     }
-    let line = |(position, _): (usize, LineScore)| layout.lines[layout.read[position]].clone();
-    Some(eligible.into_iter().map(line).collect())
+    let range = |position: usize| layout.lines[layout.read[position]].clone();
+    Some(lines.into_iter().map(range).collect())
+}
+
+/// Returns the positions of the lines that look like the request, in order.
+fn chosen_lines(scores: &[LineScore], outside_fences: &[usize]) -> Vec<usize> {
+    let mut chosen = outside_fences.to_vec();
+    retain_if_any(&mut chosen, |&position| scores[position].scope >= MIN_SCOPE);
+    let best = chosen
+        .iter()
+        .map(|&position| scores[position].request)
+        .fold(f32::NEG_INFINITY, f32::max);
+    let least = (best - MARGIN).min(CERTAIN);
+    chosen.retain(|&position| scores[position].request >= least);
+    chosen
 }
 
 /// Removes the items for which `is_kept` is `false`. If that is every item, keeps all of them.
@@ -82,6 +91,12 @@ fn retain_if_any<T>(items: &mut Vec<T>, is_kept: impl Fn(&T) -> bool) {
 
 /// The scores of a line.
 struct LineScore {
+    /// The log-odds that it belongs to a request, from its words alone.
+    words: f32,
+    /// The best and the mean of the same log-odds of its sentences. With fewer than
+    /// [`MIN_SENTENCES`] of them, both are those of the line.
+    best_sentence: f32,
+    mean_sentence: f32,
     /// The log-odds that it belongs to the request.
     request: f32,
     /// The log-odds that its words alone ask for something that a tool could do.
@@ -148,6 +163,55 @@ impl<'t> Layout<'t> {
         self.text[self.lines[number].clone()].trim()
     }
 
+    /// Returns the positions of the lines outside of fences; of all lines if there are none.
+    fn outside_fences(&self) -> Vec<usize> {
+        let mut positions: Vec<usize> = (0..self.read.len()).collect();
+        retain_if_any(&mut positions, |&position| {
+            !self.fenced[self.read[position]]
+        });
+        positions
+    }
+
+    /// Returns the total length of lines.
+    fn bytes(&self, positions: &[usize]) -> usize {
+        let lengths = positions
+            .iter()
+            .map(|&position| self.line(self.read[position]).len());
+        lengths.sum()
+    }
+
+    /// Returns the values that describe the lines beside the request. Neither group is empty.
+    fn beside_values(
+        &self,
+        scores: &[LineScore],
+        request: &[usize],
+        beside: &[usize],
+    ) -> [f32; BESIDE_VALUES] {
+        let scores_of = |positions: &[usize], score: fn(&LineScore) -> f32| -> Vec<f32> {
+            let values = positions.iter().map(|&position| score(&scores[position]));
+            values.collect()
+        };
+        let length = |&position: &usize| {
+            let characters = self.line(self.read[position]).chars().count();
+            characters.min(MAX_BESIDE_CHARS) as f32
+        };
+        let lengths: Vec<f32> = beside.iter().map(length).collect();
+        let means = scores_of(beside, |score| score.mean_sentence);
+        let weighted: f32 = means.iter().zip(&lengths).map(|(score, n)| score * n).sum();
+        let count = beside.len() as f32;
+        [
+            weighted / lengths.iter().sum::<f32>(),
+            largest(&scores_of(beside, |score| score.best_sentence)),
+            mean(&lengths).log2(),
+            count.log2(),
+            request.len() as f32 / (request.len() as f32 + count),
+            largest(&scores_of(request, |score| score.request)),
+            mean(&scores_of(request, |score| score.words)),
+            mean(&scores_of(beside, |score| score.scope)),
+            largest(&lengths) / 100.0,
+        ]
+    }
+
     /// Returns the scores of each line that is read.
     fn scores(&self, model: &ReaderModel) -> Vec<LineScore> {
         let mut own = Vec::with_capacity(self.read.len());
@@ -158,16 +222,24 @@ impl<'t> Layout<'t> {
             scopes.push(model.scope.score(&[(1.0, &features)]));
         }
         let total: f32 = own.iter().sum();
-        let (weights, intercept) = &model.structure;
         let mut scores = Vec::with_capacity(own.len());
         for (position, scope) in scopes.into_iter().enumerate() {
             let line = self.line(self.read[position]);
             let place = self.values(position, &own, total);
             let sentences = sentence_values(model, line);
-            let values = place.into_iter().chain(sentences);
-            let weighted = weights.iter().zip(values).map(|(w, value)| w * value);
-            let request = intercept + weighted.sum::<f32>();
-            scores.push(LineScore { request, scope });
+            let [best, _, mean, has_many, _] = sentences;
+            let (best_sentence, mean_sentence) = if has_many > 0.0 {
+                (best, mean)
+            } else {
+                (own[position], own[position])
+            };
+            scores.push(LineScore {
+                words: own[position],
+                best_sentence,
+                mean_sentence,
+                request: model.structure.score(place.into_iter().chain(sentences)),
+                scope,
+            });
         }
         scores
     }
@@ -219,6 +291,14 @@ impl<'t> Layout<'t> {
             flag(self.read[last] <= last_line),
         ]
     }
+}
+
+fn largest(values: &[f32]) -> f32 {
+    values.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+fn mean(values: &[f32]) -> f32 {
+    values.iter().sum::<f32>() / values.len().max(1) as f32
 }
 
 /// Returns the first characters of a text, at most `count`.

@@ -1,6 +1,7 @@
 """The structure of a text in lines, by the rules of `src/reading/paste.rs`."""
 
 import math, re
+from dataclasses import dataclass
 
 FENCES = ("```", "~~~", '"""')
 RULES = "-=*_#"
@@ -9,7 +10,11 @@ MARKS = (">", "|", "#", "//", "- ", "* ", "+", "<", "{", '"', "“")
 #: What `structure` tells of a line besides its own score.
 NAMES = "mark first second last second_last single paragraph near others question length long symbols digits full_stop indented first_paragraph last_paragraph".split()
 NAMES += "best_sentence worst_sentence mean_sentence sentences many_sentences".split()
+#: What `beside_values` tells of the lines beside the request.
+BESIDE_NAMES = "mean_score best_score length many_lines request_share best_request request_score scope longest".split()
 MAX_LINE = 300
+#: The rules by which lines are chosen as the request, and the largest length of a line that counts.
+MIN_PASTED_BYTES, MIN_SCOPE, MARGIN, CERTAIN, MAX_BESIDE_CHARS = 180, -1.0, 1.5, 0.0, 500
 #: How many characters and sentences of a line are read as sentences, and from how many on their scores count.
 MAX_SENTENCE_CHARS, MAX_SENTENCES, MIN_SENTENCES = 600, 12, 3
 
@@ -85,3 +90,36 @@ def structure(text, score):
         ]  # fmt: skip
         out.append((i, line, inside[i], [scores[i], *map(float, values), *sentence_values(line, score)]))
     return out
+
+
+@dataclass
+class Line:
+    text: str
+    fenced: bool
+    #: The score of its words, the best and mean score of its sentences (of its words if they are few), the log-odds that
+    #: it is the request, and those that its words ask for something.
+    score: float
+    best_sentence: float
+    mean_sentence: float
+    request: float
+    scope: float
+
+
+def beside_request(lines):
+    """The lines that are chosen as the request, and the others outside of fences, if those may be pasted matter; else None."""
+    outside = [l for l in lines if not l.fenced] or lines
+    eligible = [l for l in outside if l.scope >= MIN_SCOPE] or outside
+    best = max((l.request for l in eligible), default=0.0)
+    request = [l for l in eligible if l.request >= min(best - MARGIN, CERTAIN)]
+    beside = [l for l in outside if not any(l is other for other in request)]
+    return (request, beside) if sum(len(l.text.encode()) for l in beside) >= MIN_PASTED_BYTES else None
+
+
+def beside_values(request, beside):
+    lengths = [min(len(l.text), MAX_BESIDE_CHARS) for l in beside]
+    mean = lambda values: sum(values) / len(values)
+    return [
+        sum(l.mean_sentence * n for l, n in zip(beside, lengths)) / sum(lengths), max(l.best_sentence for l in beside), math.log2(mean(lengths)), math.log2(len(beside)),
+        len(request) / (len(request) + len(beside)), max(l.request for l in request), mean([l.score for l in request]), mean([l.scope for l in beside]),
+        max(lengths) / 100,
+    ]  # fmt: skip

@@ -1,13 +1,14 @@
-"""Trains the reader: three linear models on hashed features (features.py), in one file.
+"""Trains the reader: linear models on hashed features (features.py), in one file.
 
     python models/train/reader/train.py --written models/train/written --training ../shared/training --bench ../shared/benchmarks --out FILE
 
 - scope: does a message ask for something that a tool could do?
-- lines: is a line the request, or matter that was pasted beside it? With the structure of the text (lines.py).
+- lines: is a line the request, or matter that was pasted beside it? With the structure of the text (lines.py). And are the
+  lines beside the request pasted, or do they ask for more and give details?
 - turns: what does a turn do, after the turn before it and the answer (turns.py)?
 
 `--report` also measures each on data that took no part: half of the served requests in turn, and the conversations and
-pasted requests of `talk`.
+pasted requests of `talk`. `--keep FILE` takes the other weights of that file, and fits only those of the lines beside a request.
 """
 
 import argparse, collections, hashlib, json, random, re, struct, sys
@@ -20,10 +21,10 @@ from sklearn.metrics import roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).parent))
 from features import HASH_BITS, features, words
-from lines import NAMES, structure
+from lines import BESIDE_NAMES, NAMES, Line, beside_request, beside_values, structure
 from turns import ACTS, TURN_BITS, context_features
 
-VERSION = 2
+VERSION = 3
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
 SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.35, "keywords": 0.1, "searches": 0.01}
@@ -305,6 +306,124 @@ def fit_structure_on(X, y, sample_weights):
     return weights, float(m.intercept_[0] - weights @ mean)
 
 
+# ---------------------------------------------------------------- lines beside the request
+BESIDE_C = 0.2
+#: The number of composed messages of each kind and half, and the weights of all messages of a kind.
+BESIDE_TEXTS = 400
+BESIDE_MASSES = {"pasted": 1.0, "beside_paragraph": 1.0, "turns": 0.6, "requests": 0.6, "sentences": 0.5, "paragraphs": 0.3}
+#: What the turns of a user do that a message in several lines may do as well.
+OWN_ACTS = ("value", "second_tool", "correction", "ellipsis", "topic_switch", "choice", "refusal", "consent")
+LIST_MARKS = ["", "", "", "- ", "* ", "{}. "]
+
+
+class OwnWords:
+    """Messages in several lines without pasted matter: requests, their details, thanks and greetings between them."""
+
+    def __init__(self, a, half, k):
+        self.rng = random.Random(43 + k)
+        chosen = lambda texts: [(lang, t) for lang, t in texts if half(t) == k]
+        small_talk = rows(f"{a.written}/small_talk.tsv", 3)
+        by_language = lambda texts: {lang: [t for l, t in texts if l == lang] for lang in sorted({l for l, _ in texts})}
+        self.served = by_language(chosen((lang, t) for lang, _, t in rows(f"{a.written}/served.tsv", 3)))
+        self.thanks = by_language([(lang, t) for lang, kind, t in small_talk if kind == "thanks"])
+        self.greetings = by_language([(lang, t) for lang, kind, t in small_talk if kind == "greeting"])
+        self.openings = by_language(rows(f"{a.written}/openings.tsv", 2))
+        self.consents = by_language([(lang, t) for lang, act, t in rows(f"{a.written}/answers.tsv", 3) if act == "consent"])
+        turns = [(lang, [t for t in (before, turn) if t]) for lang, act, before, _, turn in rows(f"{a.written}/turns.tsv", 5) if act in OWN_ACTS]
+        self.turns = by_language([(lang, ts) for lang, ts in turns if half("".join(ts)) == k])
+        long = [r["q"] for s in load(f"{a.training}/written/servers.jsonl") for r in s["requests"] if r["tools"]]
+        long += [r["text"] for r in load(f"{a.training}/written/tasks.jsonl")]
+        self.long = [t for t in long if half(t) == k and len(sentences(t)) > 2]
+
+    def with_phrases(self, lang, lines):
+        """The lines with thanks and consents, in lines of their own or not, and with a greeting, an opening and thanks around."""
+        rng, out = self.rng, []
+        for number, line in enumerate(lines):
+            if number and rng.random() < 0.15:
+                line = rng.choice(self.thanks[lang]) + rng.choice([" ", " ", "\n"]) + line
+            elif number and rng.random() < 0.1:
+                line = rng.choice(self.consents[lang]) + rng.choice([". ", ", ", "\n"]) + line
+            out.append(line)
+        if rng.random() < 0.2:
+            out.insert(0, rng.choice(self.greetings[lang]))
+        if rng.random() < 0.1:
+            out.insert(0, rng.choice(self.openings[lang]))
+        return out + ([rng.choice(self.thanks[lang])] if rng.random() < 0.2 else [])
+
+    def messages(self):
+        """Pairs of kind and text."""
+        rng = self.rng
+        languages = list(self.served)
+        weights = [1 + len(self.turns[lang]) / 70 for lang in languages]
+        for _ in range(BESIDE_TEXTS):
+            lang = rng.choices(languages, weights)[0]
+            turns = [line for _ in range(rng.randint(2, 5)) for line in rng.choice(self.turns[lang])]
+            yield "turns", "\n".join(self.with_phrases(lang, turns))
+        for _ in range(BESIDE_TEXTS):
+            lang = rng.choices(languages, weights)[0]
+            requests, mark = rng.sample(self.served[lang], rng.randint(3, 8)), rng.choice(LIST_MARKS)
+            marked = [mark.format(number) + request for number, request in enumerate(requests, 1)]
+            yield "requests", rng.choice(["\n", "\n", "\n\n"]).join(marked if mark else self.with_phrases(lang, requests))
+        for _ in range(BESIDE_TEXTS):
+            texts = rng.sample(self.long, rng.randint(1, 2))
+            yield "sentences", "\n".join(self.with_phrases("en", [s for t in texts for s in sentences(t)]))
+        for _ in range(BESIDE_TEXTS // 2):
+            yield "paragraphs", rng.choice(["\n", "\n\n"]).join(self.with_phrases("en", rng.sample(self.long, rng.randint(2, 4))))
+
+
+def scored_lines(text, lines, scope, shape):
+    """The lines of a text with their scores; `lines` and `scope` give the scores of texts."""
+    weights, intercept = shape
+    found = structure(text, lines)
+    scopes = scope([line[:300] for _, line, *_ in found])
+    out = []
+    for (_, line, fenced, values), line_scope in zip(found, scopes):
+        best, _, mean, has_many, _ = values[-5:]
+        of_sentences = (best, mean) if has_many else (values[0], values[0])
+        out.append(Line(line, fenced, values[0], *of_sentences, intercept + float(np.dot(weights, values)), line_scope))
+    return out
+
+
+def beside_data(a, asks, heads):
+    """Triples of kind, whether the lines beside the request are pasted, and their values. `heads` are scope, lines and structure.
+    The lines of composed messages have scores of models that have not seen them."""
+    scope, lines, shape = heads
+    half = lambda text: hashlib.md5(text.encode()).digest()[0] % 2
+    texts = [("pasted", 1, t["text"], lines) for t in load(f"{a.bench}/talk/paste.dev.jsonl")]
+    pasted, code = pasted_texts(a), code_lines()
+    served = [t for *_, t in rows(f"{a.written}/served.tsv", 3)]
+    rng = random.Random(47)
+    for k in (0, 1):
+        model = fit_lines([t for t in asks if half(t) != k], [l for _, ls in pasted[1 - k :: 2] for l in ls], code)
+        unseen = lambda ts, model=model: model.decision_function(matrix(ts))
+        composed = beside_paragraphs([t for t in served if half(t) == k], pasted[k::2], rng)
+        texts += [("beside_paragraph", 1, t["text"], unseen) for t in composed]
+        texts += [(kind, 0, text, unseen) for kind, text in OwnWords(a, half, k).messages()]
+    count, out = collections.Counter(kind for kind, *_ in texts), []
+    for kind, is_pasted, text, scores in texts:
+        found = beside_request(scored_lines(text, scores, scope, shape))
+        if found:
+            out.append((kind, is_pasted, beside_values(*found)))
+    print("beside: messages of which lines are chosen:", {k: f"{sum(o[0] == k for o in out)} of {n}" for k, n in count.items()})
+    return out
+
+
+def fit_beside(a, asks, heads):
+    data = beside_data(a, asks, heads)
+    kinds, y = np.array([d[0] for d in data]), np.array([d[1] for d in data])
+    X, mass = np.array([d[2] for d in data]), masses(kinds, BESIDE_MASSES)
+    mean, spread = X.mean(0), X.std(0) + 1e-6
+    fit = lambda ids: logistic((X[ids] - mean) / spread, y[ids], mass[ids], BESIDE_C)
+    folds, scores = np.random.RandomState(5).randint(0, 6, len(y)), np.zeros(len(y))
+    for k in range(6):
+        scores[folds == k] = fit(np.where(folds != k)[0]).decision_function((X[folds == k] - mean) / spread)
+    print("beside: right in 6 folds:", {k: round(float(((scores > 0) == y)[kinds == k].mean()), 3) for k in BESIDE_MASSES})
+    model = fit(np.arange(len(y)))
+    weights = model.coef_[0] / spread
+    print("beside:", {n: round(float(w), 2) for n, w in zip(BESIDE_NAMES, model.coef_[0])})
+    return weights, float(model.intercept_[0] - weights @ mean)
+
+
 # ---------------------------------------------------------------- turns
 TURNS_C, CONTEXT_WEIGHT = 20.0, 2.0
 
@@ -380,33 +499,60 @@ def fit_turns(a):
 
 
 # ---------------------------------------------------------------- the file
+HEADER = struct.Struct("<8sIIII")
+
+
 def quantised(weights):
     """Values from -127 to 127, and the step between them."""
     step = float(np.abs(weights).max() / 127) or 1.0
     return np.rint(weights / step).astype(np.int8).tobytes(), step
 
 
-def write(path, scope, lines, structure_weights, turns):
+def packed_heads(scope, lines, turns):
     assert list(turns.classes_) == sorted(ACTS), turns.classes_
     heads = [(scope.coef_[0], scope.intercept_[0]), (lines.coef_[0], lines.intercept_[0])]
     heads += [(turns.coef_[list(turns.classes_).index(act)], turns.intercept_[list(turns.classes_).index(act)]) for act in ACTS]
-    body = b"PTREADER" + struct.pack("<IIII", VERSION, HASH_BITS, TURN_BITS, len(ACTS))
+    body = b""
     for weights, intercept in heads:
         values, step = quantised(weights)
         body += struct.pack("<ff", step, intercept) + values
-    weights, intercept = structure_weights
-    body += struct.pack(f"<I{len(weights) + 1}f", len(weights), *weights, intercept)
+    return body
+
+
+def packed_values(weights, intercept):
+    return struct.pack(f"<I{len(weights) + 1}f", len(weights), *weights, intercept)
+
+
+def write(path, heads, structure_weights, beside_weights):
+    body = HEADER.pack(b"PTREADER", VERSION, HASH_BITS, TURN_BITS, len(ACTS)) + heads
+    body += packed_values(*structure_weights) + packed_values(*beside_weights)
     Path(path).write_bytes(body + hashlib.sha256(body).digest())
     print(f"{path}: {len(body) + 32} bytes")
 
 
-def main():
-    p = argparse.ArgumentParser()
-    for name in ("written", "training", "bench", "out"):
-        p.add_argument(f"--{name}", required=True)
-    p.add_argument("--report", action="store_true")
-    a = p.parse_args()
-    positive, talk, opening = served(a), small_talk(a), openings(a)
+class KeptModel:
+    """The heads of a file, as they are."""
+
+    def __init__(self, path):
+        self.body = Path(path).read_bytes()
+        assert self.body.startswith(b"PTREADER"), path
+        sizes = 2 * [1 << HASH_BITS] + len(ACTS) * [1 << TURN_BITS]
+        end = HEADER.size + sum(sizes) + 8 * len(sizes)
+        self.packed = self.body[HEADER.size : end]
+        count = struct.unpack_from("<I", self.body, end)[0]
+        *weights, intercept = struct.unpack_from(f"<{count + 1}f", self.body, end + 4)
+        self.shape = np.array(weights), intercept
+        self.scope, self.lines = (self.head(number) for number in range(2))
+
+    def head(self, number):
+        at = number * (8 + (1 << HASH_BITS))
+        step, intercept = struct.unpack_from("<ff", self.packed, at)
+        weights = step * np.frombuffer(self.packed, np.int8, 1 << HASH_BITS, at + 8)
+        return lambda texts: matrix(texts) @ weights + intercept
+
+
+def fitted_heads(a, positive, talk, opening, asks):
+    """The scores of scope and of lines, the weights of the structure, and the heads as they are in the file."""
     negative = talk + opening
     print(f"scope: {len(positive)} served requests, {len(negative)} others")
     XP, XN, wP = matrix([t for _, t in positive]), matrix(negative), masses([g for g, _ in positive], SERVED)
@@ -414,11 +560,29 @@ def main():
     if a.report:
         report_scope(a, positive, XP, wP, XN, wN)
     scope = fit_scope(XP, wP, XN, wN)
-    asks = asked_lines(positive, talk)
     lines = fit_lines(asks, [l for _, ls in pasted_texts(a) for l in ls], code_lines())
     shape = fit_structure(a, lines, asks)
-    turns = fit_turns(a)
-    write(a.out, scope, lines, shape, turns)
+    scores = lambda model: lambda texts: model.decision_function(matrix(texts))
+    return scores(scope), scores(lines), shape, packed_heads(scope, lines, fit_turns(a))
 
 
-main()
+def main():
+    p = argparse.ArgumentParser()
+    for name in ("written", "training", "bench", "out"):
+        p.add_argument(f"--{name}", required=True)
+    p.add_argument("--keep")
+    p.add_argument("--report", action="store_true")
+    a = p.parse_args()
+    positive, talk = served(a), small_talk(a)
+    asks = asked_lines(positive, talk)
+    if a.keep:
+        kept = KeptModel(a.keep)
+        scope, lines, shape, packed = kept.scope, kept.lines, kept.shape, kept.packed
+    else:
+        scope, lines, shape, packed = fitted_heads(a, positive, talk, openings(a), asks)
+    beside = fit_beside(a, asks, (scope, lines, shape))
+    write(a.out, packed, shape, beside)
+
+
+if __name__ == "__main__":
+    main()
