@@ -12,17 +12,23 @@
 //! that, and displaces no earlier example. Two examples are equal if they differ only in names,
 //! numbers and punctuation.
 //!
-//! [`Examples`] reads and writes files; [`mask()`] hides private values.
+//! [`Examples`] reads and writes files; [`mask()`] hides private values. `Examples::popular` has
+//! requests for the tools of popular MCP servers.
 
 mod mask;
+mod pack;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "popular-examples")]
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::mask::{Vocabulary, mask};
+use self::pack::ExamplePack;
 use crate::catalog::{Catalog, Tool, ToolId};
 use crate::excerpt::one_line;
 use crate::function_words::has_content_word;
@@ -37,22 +43,51 @@ pub const MAX_PER_TOOL: usize = 50;
 pub const MAX_EXAMPLE_CHARS: usize = 300;
 /// The most examples that a file may have.
 const MAX_LINES: usize = 1_000_000;
+/// The name of the built-in pack, in place of a file.
+#[cfg(feature = "popular-examples")]
+const POPULAR: &str = "popular";
+/// The similarity of names (Jaro–Winkler) from which a missing file may be a misspelt pack.
+#[cfg(feature = "popular-examples")]
+const MISSPELT: f64 = 0.85;
+
+/// The pack of the popular MCP servers.
+#[cfg(feature = "popular-examples")]
+static POPULAR_PACK: LazyLock<Arc<ExamplePack>> = LazyLock::new(|| {
+    let pack = ExamplePack::parse(picktools_models::POPULAR_EXAMPLES.into());
+    Arc::new(pack.expect("a test reads the built-in pack"))
+});
 
 /// An error from reading examples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamplesError {
     /// The file cannot be read.
-    #[error("cannot read the examples {}", path.display())]
+    #[error(
+        "cannot read the examples {}{}",
+        path.display(),
+        suggestion.map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
+    )]
     Read {
         /// The path.
         path: PathBuf,
+        /// The name of the built-in examples, if the path is similar to it.
+        suggestion: Option<&'static str>,
         /// The cause.
         source: std::io::Error,
     },
     /// A line is not an example.
     #[error("{origin}: line {line}: {message}; give {{\"tool\": NAME, \"request\": TEXT}}")]
     Line {
+        /// The origin of the text.
+        origin: String,
+        /// The line number, from 1.
+        line: usize,
+        /// The fault of the line.
+        message: String,
+    },
+    /// A line of a pack is malformed.
+    #[error("{origin}: line {line}: {message}; make the pack again with pack.py")]
+    PackLine {
         /// The origin of the text.
         origin: String,
         /// The line number, from 1.
@@ -114,6 +149,8 @@ impl Example {
 #[derive(Debug, Clone, Default)]
 pub struct Examples {
     list: Vec<Example>,
+    /// Examples of tools that are known by the fingerprints of their definitions.
+    packs: Vec<Arc<ExamplePack>>,
     /// The keys of each tool's examples, by the tool's name.
     by_tool: HashMap<String, ExampleKeys>,
 }
@@ -133,6 +170,9 @@ pub struct ExampleStats {
     pub repeated: usize,
     /// The number of examples beyond the limit of a tool.
     pub over: usize,
+    /// The number of tools with examples of a pack. `None` without a pack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack_tools: Option<usize>,
 }
 
 /// The keys of the examples that count for one tool.
@@ -179,6 +219,26 @@ fn comparison_key(request: &str) -> String {
     }
 }
 
+fn read_file(path: &Path) -> Result<Vec<u8>, ExamplesError> {
+    fs::read(path).map_err(|source| ExamplesError::Read {
+        path: path.to_owned(),
+        suggestion: suggestion(path),
+        source,
+    })
+}
+
+/// Returns the name of the built-in examples if a path is similar to it.
+#[cfg(feature = "popular-examples")]
+fn suggestion(path: &Path) -> Option<&'static str> {
+    let name = path.to_str()?.to_lowercase();
+    (strsim::jaro_winkler(&name, POPULAR) >= MISSPELT).then_some(POPULAR)
+}
+
+#[cfg(not(feature = "popular-examples"))]
+fn suggestion(_path: &Path) -> Option<&'static str> {
+    None
+}
+
 /// Returns the part of an example that is read: one line of bounded length.
 fn shorten(request: &str) -> String {
     one_line(request, MAX_EXAMPLE_CHARS)
@@ -192,11 +252,60 @@ impl Examples {
     /// [`ExamplesError`] if the file cannot be read, and as [`Examples::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExamplesError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| ExamplesError::Read {
-            path: path.to_owned(),
-            source,
+        Self::from_slice(&read_file(path)?, &path.display().to_string())
+    }
+
+    /// Returns the examples that an option names: `popular` names the built-in examples
+    /// (`Examples::popular`, with the feature `popular-examples`). Every other value is a file of
+    /// examples, as for [`Examples::open`], or a pack.
+    ///
+    /// # Errors
+    ///
+    /// As [`Examples::open`], and [`ExamplesError::PackLine`] for a malformed pack.
+    pub fn load(source: impl AsRef<Path>) -> Result<Self, ExamplesError> {
+        let path = source.as_ref();
+        #[cfg(feature = "popular-examples")]
+        if path == Path::new(POPULAR) {
+            return Ok(Self::popular());
+        }
+        let bytes = read_file(path)?;
+        let origin = path.display().to_string();
+        if !ExamplePack::is_pack(&bytes) {
+            return Self::from_slice(&bytes, &origin);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| (1, "it is not UTF-8".to_owned()));
+        let pack = text.and_then(|text| ExamplePack::parse(text.into()));
+        let pack = pack.map_err(|(line, message)| ExamplesError::PackLine {
+            origin,
+            line,
+            message,
         })?;
-        Self::from_slice(&bytes, &path.display().to_string())
+        Ok(Self::from_pack(Arc::new(pack)))
+    }
+
+    /// Returns requests that were written for the tools of popular MCP servers.
+    ///
+    /// A tool gets its requests if its name, title, description and the names of its parameters
+    /// are those of the server's version in `models/train/real/servers.tsv`, and its source is
+    /// trusted. [`ExampleStats::pack_tools`] is the number of such tools.
+    #[cfg(feature = "popular-examples")]
+    pub fn popular() -> Self {
+        Self::from_pack(Arc::clone(&POPULAR_PACK))
+    }
+
+    fn from_pack(pack: Arc<ExamplePack>) -> Self {
+        Self {
+            packs: vec![pack],
+            ..Self::default()
+        }
+    }
+
+    /// Adds all examples of `other`, also those of packs.
+    pub fn append(&mut self, other: Self) {
+        self.packs.extend(other.packs);
+        for example in other.list {
+            self.push(example);
+        }
     }
 
     /// Reads JSON Lines with one [`Example`] a line; blank lines are skipped. `origin` names the
@@ -264,22 +373,22 @@ impl Examples {
         true
     }
 
-    /// Returns the examples, in order.
+    /// Returns the examples, in order, without those of packs.
     pub fn iter(&self) -> impl Iterator<Item = &Example> {
         self.list.iter()
     }
 
-    /// Returns the number of examples.
+    /// Returns the number of examples, without those of packs.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns `true` if there are no examples.
+    /// Returns `true` if there are no examples and no packs.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.packs.is_empty()
     }
 
-    /// Returns the examples as JSON Lines, one example a line.
+    /// Returns the examples as JSON Lines, one example a line, without those of packs.
     ///
     /// # Panics
     ///
@@ -314,7 +423,8 @@ pub enum ExampleOrigin {
     Definition,
     /// A request of a user.
     Served,
-    /// A request that a language model wrote.
+    /// A request that was written for the tool, by a language model or for a pack. No user has sent
+    /// it yet.
     Synthetic,
 }
 
@@ -381,6 +491,9 @@ pub(crate) fn active_examples(
             _ => {}
         }
     }
+    if !more.packs.is_empty() {
+        stats.pack_tools = Some(add_pack_examples(catalog, &more.packs, &mut by_tool)?);
+    }
     let mut active = Vec::new();
     for mut examples in by_tool {
         // The sort is stable: synthetic examples come after requests of users.
@@ -397,6 +510,27 @@ pub(crate) fn active_examples(
     }
     stats.examples = active.len();
     Ok((active, stats))
+}
+
+/// Adds the examples of packs, and returns the number of tools with such examples.
+fn add_pack_examples(
+    catalog: &Catalog,
+    packs: &[Arc<ExamplePack>],
+    by_tool: &mut [Vec<ActiveExample>],
+) -> Result<usize, SavedError> {
+    let mut covered = HashSet::new();
+    for pack in packs {
+        for (tool, requests) in pack.requests(catalog)? {
+            covered.insert(tool);
+            let examples = requests.into_iter().map(|request| ActiveExample {
+                tool,
+                request: shorten(request),
+                origin: ExampleOrigin::Synthetic,
+            });
+            by_tool[tool.index()].extend(examples);
+        }
+    }
+    Ok(covered.len())
 }
 
 #[cfg(test)]
@@ -487,6 +621,47 @@ mod tests {
             reread.iter().collect::<Vec<_>>(),
             examples.iter().collect::<Vec<_>>()
         );
+    }
+
+    #[cfg(feature = "popular-examples")]
+    #[test]
+    fn built_in_pack_is_read_and_matches_no_other_tool() {
+        let examples = Examples::load("popular").expect("it is built in");
+        assert!(!examples.is_empty());
+        assert_eq!(examples.len(), 0, "a pack has no lines with names");
+        let catalog = catalog();
+        let names = NameTable::new(&catalog).expect("in memory");
+        let (_, stats) = active_examples(&catalog, &names, &examples).expect("in memory");
+        assert_eq!(stats.pack_tools, Some(0));
+    }
+
+    #[test]
+    fn examples_of_a_pack_come_after_requests_of_users() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pack.tsv");
+        fs::write(&path, include_str!("../../fixtures/examples/pack.tsv")).expect("written");
+        let tools = include_str!("../../fixtures/examples/tools.jsonl");
+        let catalog = crate::CatalogOptions::default().read(tools.as_bytes(), "tools.jsonl");
+        let catalog = catalog.expect("valid");
+        let names = NameTable::new(&catalog).expect("in memory");
+        let mut examples = Examples::load(&path).expect("a pack");
+        let mut more = Examples::default();
+        more.push(Example::new(
+            "bakery/order_bread",
+            "the usual rye, from Ann",
+        ));
+        more.push(Example::new("list_orders", "Did my baguettes go through?"));
+        examples.append(more);
+        let (active, stats) = active_examples(&catalog, &names, &examples).expect("in memory");
+        let of_bread: Vec<(&str, ExampleOrigin)> = active
+            .iter()
+            .filter(|example| example.tool == ToolId(0))
+            .map(|example| (&*example.request, example.origin))
+            .collect();
+        assert_eq!(of_bread[0].1, ExampleOrigin::Served);
+        assert_eq!(of_bread.len(), 3);
+        // A request that a user sent, too, counts once, as the user's.
+        assert_eq!((stats.repeated, stats.pack_tools), (1, Some(6)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The model weights and token tables of picktools, as bytes.
+//! The model weights, token tables and sample requests of picktools, as bytes.
 
 /// The static embedding model: a table of token vectors (`static/README.md`).
 #[cfg(feature = "static")]
@@ -7,6 +7,10 @@ pub static STATIC_MODEL: &[u8] = include_bytes!("../static/model.bin");
 /// The reader of requests: linear models of what a message asks for (`reader/README.md`).
 #[cfg(feature = "static")]
 pub static READER_MODEL: &[u8] = include_bytes!("../reader/model.bin");
+
+/// Sample requests for the tools of popular MCP servers (`examples/README.md`).
+#[cfg(feature = "examples")]
+pub static POPULAR_EXAMPLES: &str = include_str!("../examples/popular.tsv");
 
 /// The tuned embedding model: a small transformer in ONNX form (`tuned/README.md`).
 ///
