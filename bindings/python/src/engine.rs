@@ -166,7 +166,7 @@ impl Engine {
 fn read_examples(argument: &Bound<'_, PyAny>) -> PyResult<Examples> {
     let py = argument.py();
     if convert::is_path(argument)? {
-        let examples = Examples::open(convert::path(argument, "examples")?);
+        let examples = Examples::load(convert::path(argument, "examples")?);
         return examples
             .map_err(|error| errors::argument(py, "examples", errors::join_causes(&error)));
     }

@@ -27,6 +27,7 @@ use self::poison::{Poison, PoisonInput, PoisonReport};
 use self::set_paths::SetPaths;
 use super::args::EngineExtras;
 use super::asking::RequestArgs;
+use super::history::pack_tools;
 use super::numbers::{integer, number, positive};
 use super::reading::ReadingArgs;
 use super::store_args::StoreArgs;
@@ -394,7 +395,7 @@ impl EvalCommand {
         }
         let subject = plan.subject();
         let engine = &engines[subject.model];
-        self.request.history.warn_of_unknown_names(engine);
+        self.request.history.report_coverage(engine);
         let unknown = subject.options.unknown_values(&catalog)?;
         output::warnings(
             unknown
@@ -442,6 +443,7 @@ impl EvalCommand {
         let latency = Latency::from_durations(&answers.times);
         let mut report = SetReport::new(set.catalog.len(), &scores, latency);
         report.ineligible_judged.clone_from(&set.ineligible_judged);
+        report.pack_tools = pack_tools(&set.engines[*model]);
         if self.json || self.report.is_some() {
             report.intervals = confidence_intervals(&[&scores], self.bootstrap());
         }

@@ -31,10 +31,11 @@ pub(super) struct HistoryArgs {
     /// without this option stays below. `picktools eval` measures whether it helps.
     #[arg(long, requires = "sequences")]
     popularity: bool,
-    /// Examples: requests and the tools that served them, as JSON Lines; repeatable.
+    /// Examples: requests and the tools that serve them; repeatable.
     ///
-    /// A line is {"tool": NAME, "request": TEXT}; `picktools learn` and `picktools enrich` write
-    /// such files. A tool ranks higher for requests that are similar to its examples.
+    /// A file has JSON Lines, {"tool": NAME, "request": TEXT}; `picktools learn` and `picktools
+    /// enrich` write such files. `popular` names the built-in sample requests for popular MCP
+    /// servers. A tool ranks higher for requests that are similar to its examples.
     #[arg(long = "examples", value_name = "FILE")]
     examples: Vec<PathBuf>,
 }
@@ -62,13 +63,14 @@ impl HistoryArgs {
     pub(super) fn examples(&self) -> anyhow::Result<Option<Examples>> {
         let mut all: Option<Examples> = None;
         for path in &self.examples {
-            all.get_or_insert_default().extend(Examples::open(path)?);
+            all.get_or_insert_default().append(Examples::load(path)?);
         }
         Ok(all)
     }
 
-    /// Warns of names in sequences and examples that do not resolve to one tool of the catalog.
-    pub(super) fn warn_of_unknown_names(&self, engine: &Engine) {
+    /// Warns of names in sequences and examples that do not resolve to one tool of the catalog, and
+    /// tells how many tools have examples of a pack.
+    pub(super) fn report_coverage(&self, engine: &Engine) {
         if let (Some(path), Some(stats)) = (&self.sequences, engine.sequence_stats())
             && stats.unknown > 0
         {
@@ -86,5 +88,16 @@ impl HistoryArgs {
                 "examples have names that are unknown or ambiguous in the catalog: {names}"
             ));
         }
+        if let Some(covered) = pack_tools(engine) {
+            let tools = engine.catalog().len();
+            output::note(format!(
+                "the pack of examples has requests for {covered} of {tools} tools"
+            ));
+        }
     }
+}
+
+/// Returns the number of tools that a pack of examples has requests for, if a pack is given.
+pub(super) fn pack_tools(engine: &Engine) -> Option<usize> {
+    engine.example_stats()?.pack_tools
 }

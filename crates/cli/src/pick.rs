@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::args::{EngineExtras, TellBlockedArg};
 use super::asking::RequestArgs;
+use super::history::pack_tools;
 use super::numbers::{integer, number};
 use super::reading::{ReadingArgs, read_input};
 use super::store_args::StoreArgs;
@@ -186,6 +187,9 @@ struct PickOutput {
     selection: Selection,
     #[serde(skip_serializing_if = "Option::is_none")]
     definitions: Option<Translation>,
+    /// The number of tools with examples of a pack, if a pack was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pack_tools: Option<usize>,
 }
 
 /// An engine, and the skills that it picks from.
@@ -230,7 +234,7 @@ impl PickCommand {
                 let section = self.section(tool_set, &opened, &selection, &settings)?;
                 output::verbatim(section.trim_end())
             }
-            None => self.print(selection, &settings.view),
+            None => self.print(selection, &settings.view, pack_tools(&opened.engine)),
         }
     }
 
@@ -262,7 +266,7 @@ impl PickCommand {
             .request
             .ranking
             .engine_for_pick(catalog, extras, deadline)?;
-        self.request.history.warn_of_unknown_names(&engine);
+        self.request.history.report_coverage(&engine);
         let reports = engine.skill_reports().iter();
         output::warnings(reports.filter(|report| !report.is_compatible()), "");
         Ok(EngineWithSkills {
@@ -337,7 +341,7 @@ impl PickCommand {
         let settings = self.options(deadline)?;
         let selection = engine.pick(query, &settings.options)?;
         self.warn(&selection);
-        self.print(selection, &settings.view)
+        self.print(selection, &settings.view, None)
     }
 
     /// Returns the options of the pick, and the form of its definitions.
@@ -400,7 +404,12 @@ impl PickCommand {
     }
 
     /// Prints a selection.
-    fn print(&self, selection: Selection, view: &TranslateOptions) -> anyhow::Result<()> {
+    fn print(
+        &self,
+        selection: Selection,
+        view: &TranslateOptions,
+        pack_tools: Option<usize>,
+    ) -> anyhow::Result<()> {
         let definitions = match self.provider {
             Some(provider) => Some(definitions(&selection, provider, view)?),
             None => None,
@@ -409,6 +418,7 @@ impl PickCommand {
             return output::json(&PickOutput {
                 selection,
                 definitions,
+                pack_tools,
             });
         }
         if let Some(definitions) = definitions {

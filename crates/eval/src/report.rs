@@ -70,6 +70,9 @@ fn microseconds(nanoseconds: u128) -> f64 {
 pub struct SetReport {
     /// Tools in the catalog.
     pub tools: usize,
+    /// Tools that a pack of examples has requests for, if a pack was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack_tools: Option<usize>,
     /// Queries that were scored: those with a relevant judgment.
     pub queries: usize,
     /// Judged queries that no tool answers, left out of the measures; not serialised when 0.
@@ -103,6 +106,7 @@ impl SetReport {
     pub fn new(tools: usize, scores: &PerQuery, latency_us: Option<Latency>) -> Self {
         Self {
             tools,
+            pack_tools: None,
             queries: scores.len(),
             no_answer: scores.no_answer(),
             measures: scores.mean(),
@@ -298,6 +302,7 @@ mod tests {
             latency_us: None,
             calibration: None,
             abstention: None,
+            pack_tools: None,
         }
     }
 

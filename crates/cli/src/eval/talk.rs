@@ -72,7 +72,7 @@ impl EvalCommand {
             let context = || format!("cannot measure with the catalog {name}");
             let engine = model.engine_with(catalog.clone(), extras.clone());
             let engine = engine.with_context(context)?;
-            self.request.history.warn_of_unknown_names(&engine);
+            self.request.history.report_coverage(&engine);
             let mut pick = |query: &Query, max_candidates| {
                 let options = PickOptions {
                     max_candidates,

@@ -131,6 +131,74 @@ fn examples_with_unknown_names_are_reported() {
 }
 
 #[test]
+fn pack_gives_examples_to_equal_definitions_of_trusted_sources() {
+    let pick = [
+        "pick",
+        "there are no rolls left, a dozen please",
+        "--catalog",
+        "fixtures/examples/tools.jsonl",
+        "--json",
+    ];
+    let run = |more: &[&str]| {
+        let output = picktools(&[&pick[..], more].concat())
+            .output()
+            .expect("it runs");
+        let selection: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+        (selection, stderr(&output))
+    };
+    let fixture = ["--examples", "fixtures/examples/pack.tsv"];
+
+    let (selection, told) = run(&fixture);
+    // The definition of the seventh tool is too short for a pack.
+    assert!(told.contains("requests for 6 of 7 tools"), "{told}");
+    assert_eq!(selection["pack_tools"], 6);
+    let first = &selection["picks"][0];
+    assert_eq!(first["tool"]["id"], "bakery/order_bread");
+    let examples = &first["provenance"]["examples"];
+    assert_eq!(examples["nearest"], "we run out of rolls, get a dozen");
+    assert_eq!(examples["origin"], "synthetic");
+
+    let (selection, _) = run(&[&fixture[..], &["--untrusted-source", "bakery"]].concat());
+    assert_eq!(selection["pack_tools"], 4);
+    for pick in selection["picks"].as_array().expect("picks") {
+        let is_untrusted = pick["tool"]["source"] == "bakery";
+        assert!(!is_untrusted || pick["provenance"]["examples"].is_null());
+    }
+
+    let (selection, told) = run(&["--examples", "popular"]);
+    assert!(told.contains("requests for 0 of 7 tools"), "{told}");
+    assert_eq!(selection["pack_tools"], 0);
+    let (selection, told) = run(&[]);
+    assert!(!told.contains("pack"), "{told}");
+    assert!(selection["pack_tools"].is_null());
+
+    let misspelt = refusal(&[&pick[..], &["--examples", "populer"]].concat());
+    let expected = "cannot read the examples populer (did you mean \"popular\"?): ";
+    assert!(misspelt.contains(expected), "{misspelt}");
+    let other = refusal(&[&pick[..], &["--examples", "served.jsonl"]].concat());
+    assert!(!other.contains("did you mean"), "{other}");
+    // `learn` continues a file of lines, which a pack is not.
+    let learn = [
+        "learn",
+        "fixtures/examples/requests.jsonl",
+        "--examples",
+        fixture[1],
+    ];
+    assert!(refusal(&learn).contains("line 1"));
+}
+
+#[test]
+fn eval_counts_the_tools_of_a_pack() {
+    let eval = ["eval", WORKPLACE, "--json"];
+    let without = json(&eval);
+    let with = json(&[&eval[..], &["--examples", "popular"]].concat());
+    let set = &with["sets"]["workplace"];
+    assert_eq!(set["pack_tools"], 0);
+    assert_eq!(set["measures"], without["sets"]["workplace"]["measures"]);
+    assert!(without["sets"]["workplace"]["pack_tools"].is_null());
+}
+
+#[test]
 fn enrich_asks_once_per_tool_and_keeps_edits() {
     let folder = tempfile::tempdir().expect("a folder");
     let (tools, file) = (
