@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picktools::catalog::{NoSchemaMode, OperatorAliases};
+use picktools::examples::Examples;
 use picktools::names::ToolPatterns;
 use picktools::{Access, Catalog, Tool};
 use picktools_audit::AuditSettings;
@@ -59,6 +60,8 @@ pub struct Settings {
     /// `true` if equal tools of several servers are shown as one tool with a parameter for the
     /// server.
     pub merge_accounts: bool,
+    /// The sample requests in the program by which tools are ranked, too; none by default.
+    pub examples: Option<BuiltInExamples>,
     /// The trust in definitions that were not approved.
     pub trust: Trust,
     /// The mode of servers' tools without a schema. `None`: they are left out.
@@ -153,6 +156,24 @@ pub enum NameStyle {
     Qualified,
     /// The upstream's own names. Only one upstream is allowed.
     Bare,
+}
+
+/// Sample requests that are part of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum BuiltInExamples {
+    /// Requests for the tools of popular MCP servers. Tools of untrusted servers get none.
+    Popular,
+}
+
+impl BuiltInExamples {
+    /// Returns the requests.
+    pub(crate) fn load(self) -> Examples {
+        match self {
+            Self::Popular => Examples::popular(),
+        }
+    }
 }
 
 /// The trust in definitions that were not approved.

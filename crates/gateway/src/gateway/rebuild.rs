@@ -200,7 +200,11 @@ fn count_failures(hub: &Hub, previous: &Snapshot, current: &Snapshot) {
 
 /// The notices of snapshots that were logged.
 #[derive(Default)]
-pub(super) struct NoticeLog(BTreeSet<Notice>);
+pub(super) struct NoticeLog {
+    notices: BTreeSet<Notice>,
+    /// The number of tools with examples of a pack.
+    pack_tools: Option<usize>,
+}
 
 impl NoticeLog {
     /// Logs the notices that the last snapshot did not have.
@@ -210,12 +214,26 @@ impl NoticeLog {
             if notice.may_be_early && !is_complete {
                 continue;
             }
-            if !self.0.contains(notice) && current.insert(notice.clone()) {
+            if !self.notices.contains(notice) && current.insert(notice.clone()) {
                 tracing::warn!(target: "picktools::gateway", notice = %notice.text, "catalog notice");
             }
             current.insert(notice.clone());
         }
-        self.0 = current;
+        self.notices = current;
+        let pack_tools = snapshot.engine.example_stats();
+        let pack_tools = pack_tools.and_then(|stats| stats.pack_tools);
+        if let Some(covered) = pack_tools
+            && self.pack_tools != pack_tools
+        {
+            let tools = snapshot.engine.catalog().len();
+            tracing::info!(
+                target: "picktools::gateway",
+                covered,
+                tools,
+                "the pack of examples has requests for tools"
+            );
+        }
+        self.pack_tools = pack_tools;
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picktools::catalog::CatalogFile;
+use picktools::engine::IndexError;
 use picktools::names::Advertising;
 use picktools::saved::SavedError;
 use picktools::{Catalog, CatalogOptions, Engine, Tool};
@@ -108,14 +109,8 @@ impl SnapshotParts<'_> {
         if let Some((_, previous_definitions)) = self.previous {
             reuse(&mut definitions, previous_definitions);
         }
-        let engine = match self.previous {
-            Some((previous_engine, _)) => previous_engine.with_catalog(catalog),
-            None => Engine::builder(catalog)
-                .token_counter(Arc::new(picktools_provider::Definitions))
-                .build(),
-        };
         Ok(BuiltTools {
-            engine: engine.map_err(|error| error.to_string())?,
+            engine: self.engine(catalog).map_err(|error| error.to_string())?,
             names,
             renamed,
             hidden,
@@ -124,6 +119,24 @@ impl SnapshotParts<'_> {
             notices,
             failed: BTreeMap::new(),
         })
+    }
+
+    /// Indexes a catalog. The index of the previous snapshot is reused if the settings name the
+    /// same examples as then.
+    fn engine(&self, catalog: Catalog) -> Result<Engine, IndexError> {
+        if let Some((previous_engine, _)) = self.previous {
+            let stats = previous_engine.example_stats();
+            let had_pack = stats.is_some_and(|stats| stats.pack_tools.is_some());
+            if had_pack == self.settings.examples.is_some() {
+                return previous_engine.with_catalog(catalog);
+            }
+        }
+        let mut builder =
+            Engine::builder(catalog).token_counter(Arc::new(picktools_provider::Definitions));
+        if let Some(examples) = self.settings.examples {
+            builder = builder.examples(examples.load());
+        }
+        builder.build()
     }
 }
 
@@ -248,6 +261,32 @@ mod tests {
             let tool: rmcp::model::Tool = serde_json::from_str(text).expect("a tool");
             assert_eq!(serde_json::to_string(&tool).expect("text"), text);
         }
+    }
+
+    #[test]
+    fn setting_adds_and_removes_the_examples_of_a_pack() {
+        let with = Settings::parse(r#"{"examples": "popular"}"#).expect("valid");
+        let without = Settings::default();
+        let options = CatalogOptions::default();
+        let files = [file("a", &["go".to_owned()])];
+        let mut previous: Option<BuiltTools> = None;
+        for settings in [&with, &with, &without, &with] {
+            let parts = SnapshotParts {
+                settings,
+                options: &options,
+                own_catalog: None,
+                previous: previous
+                    .as_ref()
+                    .map(|built| (&built.engine, &built.definitions)),
+            };
+            let built = parts.build_each(&files).expect("it is built");
+            let stats = built.engine.example_stats();
+            let pack_tools = stats.and_then(|stats| stats.pack_tools);
+            assert_eq!(pack_tools, settings.examples.map(|_| 0));
+            previous = Some(built);
+        }
+        let error = Settings::parse(r#"{"examples": "populer"}"#).expect_err("unknown");
+        assert!(error.to_string().contains("`popular`"), "{error}");
     }
 
     proptest! {
