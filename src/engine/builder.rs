@@ -255,6 +255,7 @@ impl EngineBuilder {
             optional,
             cache_dir: self.cache_dir,
             progress: self.progress,
+            ..IndexConfig::default()
         };
         let mut index = Index::build(self.catalog, config)?;
         let mut skill_index = None;

@@ -94,6 +94,10 @@ impl SkillIndex {
         }
         let documents = usable.iter().map(|usable| document(&usable.skill));
         let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
+        let config = IndexConfig {
+            without_tags: true,
+            ..config
+        };
         Ok(Self {
             index: Index::build(catalog, config)?,
             skills: usable,

@@ -30,6 +30,7 @@ mod sources;
 // The index.
 mod embedding;
 mod vectors;
+mod tags;
 mod previous;
 mod columns;
 mod optional;

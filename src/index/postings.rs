@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::terms::{TermKey, Terms, each_term, number};
+use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::Field;
 
@@ -314,6 +315,18 @@ impl Postings {
     /// Returns the positions of the tools of some postings.
     pub(super) fn tools(&self, postings: Range<usize>) -> &[u32] {
         &self.tools[postings]
+    }
+
+    /// Returns the tools that have a term in any of these fields, ascending.
+    pub(super) fn tools_with(&self, fields: FieldSet) -> Vec<ToolId> {
+        let mut has_term = vec![false; self.lengths.len()];
+        for (&tool, posting) in self.tools.iter().zip(&self.fields) {
+            has_term[tool as usize] |= posting.bits() & fields.bits() != 0;
+        }
+        let positions = has_term.iter().enumerate().filter(|(_, has)| **has);
+        positions
+            .map(|(position, _)| ToolId::from_index(position))
+            .collect()
     }
 
     /// Returns the frequencies of some postings.

@@ -20,6 +20,7 @@ use super::record::{DefinitionFingerprint, ToolRecord};
 use super::row::{Row, RowKey};
 use super::sources::SourceIndex;
 use super::stats::{GlobalStats, SnapshotContext};
+use super::tags::TagIndex;
 use super::vectors::Vectors;
 use super::vocabulary::Vocabulary;
 use crate::access::{Access, AccessError, Eligibility};
@@ -38,6 +39,8 @@ pub(crate) struct IndexConfig {
     pub(crate) optional: Option<OptionalModel>,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
+    /// `true` if the tags have no vectors of their own, as those of skills.
+    pub(crate) without_tags: bool,
 }
 
 /// The smallest catalog, in tools, for which a second thread saves time.
@@ -91,6 +94,8 @@ pub struct Index {
     pub(crate) sources: Option<SourceIndex>,
     /// One entry per model; the last one is the selected model.
     pub vectors: Vec<Vectors>,
+    /// The vectors of tags; `None` without any.
+    pub(crate) tags: Option<TagIndex>,
     /// The reason why the optional model is missing from `vectors`.
     pub left_out: Option<String>,
     pub(crate) cache: Option<CacheStatus>,
@@ -122,6 +127,7 @@ impl Index {
             optional,
             cache_dir,
             progress,
+            without_tags,
         } = config;
         let pending_model =
             optional.map(|model| model.start(&catalog, cache_dir.clone(), progress.clone()));
@@ -171,11 +177,15 @@ impl Index {
             duplicates,
             clones,
         };
-        Ok(Self {
+        let mut index = Self {
             left_out,
             cache,
             ..Self::assemble(catalog, names?, columns, statistics)
-        })
+        };
+        if !without_tags {
+            index.embed_tags()?;
+        }
+        Ok(index)
     }
 
     /// Indexes the rows of tools of a snapshot, in its order. If statistics are given, the scores
@@ -211,7 +221,9 @@ impl Index {
             clones: UntrustedClones::from_rows(rows),
         };
         let names = NameTable::unlogged(&catalog)?;
-        Ok(Self::assemble(catalog, names, columns, statistics))
+        let mut index = Self::assemble(catalog, names, columns, statistics);
+        index.embed_tags()?;
+        Ok(index)
     }
 
     fn assemble(
@@ -232,9 +244,17 @@ impl Index {
             default_eligibility: OnceLock::new(),
             sources: statistics.sources,
             vectors: columns.vectors,
+            tags: None,
             left_out: None,
             cache: None,
         }
+    }
+
+    /// Embeds the tags of the tools.
+    fn embed_tags(&mut self) -> Result<(), IndexError> {
+        let postings = self.keyword.postings();
+        self.tags = TagIndex::build(&self.catalog, postings, &self.vectors)?;
+        Ok(())
     }
 
     /// Returns the columns of this snapshot.
@@ -359,6 +379,7 @@ impl Index {
                 "overview",
                 self.vectors.iter().map(Vectors::overview_memory).sum(),
             ),
+            ("tags", self.tags.as_ref().map_or(0, TagIndex::memory)),
             ("likenesses", size_of_val(&*self.fingerprints)),
             (
                 "sources",
@@ -403,8 +424,8 @@ impl fmt::Debug for Index {
 #[non_exhaustive]
 pub struct MemoryPart {
     /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`,
-    /// `overview` (of the vectors of a large catalog, once a request needed it), `likenesses`
-    /// (definition fingerprints) or `sources`.
+    /// `overview` (of the vectors of a large catalog, once a request needed it), `tags` (their
+    /// vectors), `likenesses` (definition fingerprints) or `sources`.
     pub part: &'static str,
     /// Bytes.
     pub bytes: usize,

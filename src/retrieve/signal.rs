@@ -30,12 +30,13 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Makes a signal of the cosine similarities of tools to the unit vectors of a request. The
-    /// first vector is the complete text. Its sentences follow if there are several.
+    /// Makes a signal of the cosine similarities of tools to the unit vectors of a request, which
+    /// tags raise. The first vector is the complete text. Its sentences follow if there
+    /// are several.
     pub(crate) fn cosines(
         Cosines {
             scored,
-            tools,
+            mut tools,
             sources,
         }: Cosines,
         index: &Index,
@@ -51,6 +52,9 @@ impl Signal {
             scores
         };
         let sources = index.sources.as_ref().map(score_sources);
+        if let Some(tags) = &index.tags {
+            tags.raise(vectors.model(), request, &scored, &mut tools);
+        }
         let scores = half_best(tools);
         let (floor, ceiling) = (f32::NEG_INFINITY, 1.0);
         Self {

@@ -9,6 +9,10 @@ use crate::catalog::Tool;
 
 /// The longest text of one field that is indexed, in bytes. Longer texts are cut.
 const MAX_FIELD_BYTES: usize = 32 * 1024;
+/// The most tags of a tool that are embedded.
+const MAX_TAGS: usize = 32;
+/// The longest text of a tag that is embedded, in bytes. Longer texts are cut.
+const MAX_TAG_BYTES: usize = 256;
 
 /// Returns the indexed texts of a tool with their fields. A field may have several texts.
 pub fn texts(tool: &Tool) -> Vec<(Field, &str)> {
@@ -32,6 +36,18 @@ pub fn field_texts(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
         .into_iter()
         .filter(move |(text_field, _)| *text_field == field)
         .map(|(_, text)| cut_field(text))
+}
+
+/// Returns the tags of a tool in words, each once.
+pub(crate) fn tag_texts(tool: &Tool) -> Vec<String> {
+    let mut texts = Vec::new();
+    for tag in tool.tags.iter().take(MAX_TAGS) {
+        let text = split_identifier(&tag[..tag.floor_char_boundary(MAX_TAG_BYTES)]);
+        if !text.is_empty() && !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts
 }
 
 /// Returns the kinds of values that the tool accepts, each once.
@@ -104,7 +120,7 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
 /// The text of a tool for an embedding model: the name in words, title, aliases and description.
 ///
 /// Tags and parameters are left out because they dilute the vector: both lowered the mean of the
-/// benchmarks. Tags replace a missing description.
+/// benchmarks. Tags replace a missing description. Beside the text, tags have vectors of their own.
 #[derive(Default)]
 pub struct EmbeddingText {
     /// The text, one field after the other.

@@ -16,6 +16,7 @@ mod values;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, WordCounts, fold_word, is_unspaced, words};
+pub(crate) use document::tag_texts;
 pub use document::{EmbeddingText, accepted_values, field_texts, texts};
 pub use field::Field;
 pub(crate) use stemming::{folded_stem, has_compounds, stemmers};

@@ -31,6 +31,8 @@ mod history;
 mod patterns;
 // Examples.
 mod examples;
+// Tags and aliases: their effect on requests with and without them.
+mod labels;
 // Custom scorers: composition, invalid scores, failures, deadlines.
 mod scoring;
 // Scorers that a caller gives with a request.

@@ -71,7 +71,8 @@ impl<'q> NearSearch<'q> {
     }
 
     /// Returns the tools whose vectors are always compared: those with the best keyword scores,
-    /// those of sources with the best scores, mentioned tools, and tools that the caller includes.
+    /// those with the most similar tags, those of sources with the best scores,
+    /// mentioned tools, and tools that the caller includes.
     fn promising_tools(&self, request: &ResolvedRequest<'_>) -> ToolSet {
         let mut tools = ToolSet::new(self.index.catalog.len());
         for tool in request.named.mandatory() {
@@ -81,6 +82,12 @@ impl<'q> NearSearch<'q> {
             tools.add(tool);
         }
         let flags = request.rankable().flags();
+        if let Some(tags) = &self.index.tags {
+            let rows = self.rows.rows.view();
+            for tool in tags.nearest_tools(self.vectors.model(), rows, flags, PROMISING) {
+                tools.add(tool);
+            }
+        }
         for signal in self
             .keyword
             .iter()
