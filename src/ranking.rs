@@ -157,6 +157,25 @@ const LANES: usize = 8;
 ///
 /// Linear in the number of values.
 pub(crate) fn top_k_eligible(values: &[f32], eligible: &[bool], k: usize) -> Ranking {
+    let mut candidates = Vec::with_capacity(2 * k.min(values.len()));
+    each_near_top(values, eligible, k, |position, score| {
+        candidates.push(Candidate {
+            tool: ToolId::from_index(position),
+            score,
+        });
+    });
+    best(candidates, k)
+}
+
+/// Returns the value of the best eligible tool but `better`; `None` if there are fewer.
+fn ranked_value(values: &[f32], eligible: &[bool], better: usize) -> Option<f32> {
+    let mut near = Vec::with_capacity(4 * better.min(values.len()));
+    each_near_top(values, eligible, better + 1, |_, value| near.push(value));
+    (better < near.len()).then(|| nth_largest(&near, better))
+}
+
+/// Calls `each` with the positions and values of the best `k` eligible tools, and of some others.
+fn each_near_top(values: &[f32], eligible: &[bool], k: usize, mut each: impl FnMut(usize, f32)) {
     let mut maxima = Vec::with_capacity(values.len().div_ceil(CHUNK));
     Arch::new().dispatch(ChunkMaxima {
         values,
@@ -165,29 +184,33 @@ pub(crate) fn top_k_eligible(values: &[f32], eligible: &[bool], k: usize) -> Ran
     });
     // At least `k` chunks have a tool that reaches this value.
     let threshold = match k.checked_sub(1) {
-        Some(last) if last < maxima.len() => {
-            *maxima
-                .clone()
-                .select_nth_unstable_by(last, |a, b| b.total_cmp(a))
-                .1
-        }
+        Some(last) if last < maxima.len() => nth_largest(&maxima, last),
         _ => f32::NEG_INFINITY,
     };
-    let mut candidates = Vec::with_capacity(2 * k.min(values.len()));
-    for first in (0..maxima.len())
-        .filter(|&chunk| maxima[chunk] >= threshold)
-        .map(|chunk| CHUNK * chunk)
-    {
+    for (chunk, maximum) in maxima.iter().enumerate() {
+        if *maximum < threshold {
+            continue;
+        }
+        let first = CHUNK * chunk;
         for position in first..values.len().min(first + CHUNK) {
             if values[position] >= threshold && eligible[position] {
-                candidates.push(Candidate {
-                    tool: ToolId::from_index(position),
-                    score: values[position],
-                });
+                each(position, values[position]);
             }
         }
     }
-    best(candidates, k)
+}
+
+/// Returns the value at a position of the order from the largest to the smallest, from 0.
+fn nth_largest(values: &[f32], position: usize) -> f32 {
+    // Integers in the order of `f32::total_cmp`, which are selected faster. The conversion is its
+    // own inverse.
+    let in_order = |bits: i32| bits ^ (((bits >> 31).cast_unsigned() >> 1).cast_signed());
+    let mut keys: Vec<i32> = Vec::with_capacity(values.len());
+    for value in values {
+        keys.push(!in_order(value.to_bits().cast_signed()));
+    }
+    let (_, key, _) = keys.select_nth_unstable(position);
+    f32::from_bits(in_order(!*key).cast_unsigned())
 }
 
 /// Returns the positions of the values that are at least `threshold`, ascending. Chunks without
@@ -239,37 +262,42 @@ impl ToolSet {
         self.bits[tool.index() / 64] & (1 << (tool.index() % 64)) != 0
     }
 
-    /// Adds the tools with about the `count` largest values that exceed `floor`: those of all
-    /// tools, and those of the eligible tools.
+    /// Adds the tools with about the `count` largest values of a list that exceed its floor: those
+    /// of all tools, and those of the eligible tools. A list has a value for each tool.
     ///
     /// A sample determines the thresholds. So the number may be half or twice `count`, but no tool
     /// is added without the tools with larger values.
-    pub(crate) fn add_best(&mut self, values: &[f32], floor: f32, eligible: &[bool], count: usize) {
-        let step = values.len().div_ceil(SAMPLE).max(1);
-        let sample: Vec<f32> = values.iter().copied().step_by(step).collect();
-        let flags: Vec<bool> = eligible.iter().copied().step_by(step).collect();
+    pub(crate) fn add_best<'v>(
+        &mut self,
+        lists: impl Iterator<Item = (&'v [f32], f32)>,
+        eligible: &[bool],
+        count: usize,
+    ) {
+        let step = eligible.len().div_ceil(SAMPLE).max(1);
         let rank = count / step;
-        let threshold = |flags: &[bool]| {
-            top_k_eligible(&sample, flags, rank + 1)
-                .get(rank)
-                .map_or(f32::NEG_INFINITY, |candidate| candidate.score)
-        };
-        let threshold_eligible = threshold(&flags);
+        let flags = sample(eligible, step);
         let sampled_eligible = flags.iter().filter(|eligible| **eligible).count();
-        let threshold_all = if 2 * sampled_eligible >= flags.len() {
-            threshold_eligible
-        } else {
-            threshold(&vec![true; sample.len()])
-        };
-        let add = AddBest {
-            bits: &mut self.bits,
-            values,
-            eligible,
-            floor,
-            threshold_all,
-            threshold_eligible,
-        };
-        Arch::new().dispatch(add);
+        let most_are_eligible = 2 * sampled_eligible >= flags.len();
+        for (values, floor) in lists {
+            let sampled = sample(values, step);
+            // Values above the floor reach this value.
+            let least = floor.next_up();
+            let threshold = |flags: &[bool]| {
+                ranked_value(&sampled, flags, rank).map_or(least, |value| value.max(least))
+            };
+            let threshold_eligible = threshold(&flags);
+            let mut threshold_all = threshold_eligible;
+            if !most_are_eligible {
+                threshold_all = threshold(&vec![true; sampled.len()]);
+            }
+            Arch::new().dispatch(AddBest {
+                bits: &mut self.bits,
+                values,
+                eligible,
+                threshold_all,
+                threshold_eligible,
+            });
+        }
     }
 
     /// Returns the tools, ascending.
@@ -283,6 +311,17 @@ impl ToolSet {
             })
         })
     }
+}
+
+/// Returns every `step`th value, the first one included.
+fn sample<T: Copy>(values: &[T], step: usize) -> Vec<T> {
+    let mut sampled = Vec::with_capacity(values.len().div_ceil(step));
+    let mut position = 0;
+    while let Some(value) = values.get(position) {
+        sampled.push(*value);
+        position += step;
+    }
+    sampled
 }
 
 /// The loop of [`top_k_eligible`] over all values.
@@ -315,7 +354,6 @@ struct AddBest<'a> {
     bits: &'a mut [u64],
     values: &'a [f32],
     eligible: &'a [bool],
-    floor: f32,
     /// The value at which any tool is added.
     threshold_all: f32,
     /// The value at which an eligible tool is added.
@@ -331,34 +369,44 @@ impl NullaryFnOnce for AddBest<'_> {
             bits,
             values,
             eligible,
-            floor,
             threshold_all,
             threshold_eligible,
         } = self;
-        let is_added = |(&value, &eligible): (&f32, &bool)| {
-            (value > floor)
-                & ((value >= threshold_all) | (eligible & (value >= threshold_eligible)))
+        let is_added = |value: f32, eligible: bool| {
+            (value >= threshold_all) | (eligible & (value >= threshold_eligible))
         };
         let ((values, rest), (eligible, rest_eligible)) =
             (values.as_chunks::<64>(), eligible.as_chunks::<64>());
+        // The eligible tools are looked at if another threshold holds for them.
+        let is_one_threshold = threshold_all <= threshold_eligible;
         for ((word, values), eligible) in bits.iter_mut().zip(values).zip(eligible) {
-            let mut added = [false; 64];
-            added
-                .iter_mut()
-                .zip(values.iter().zip(eligible))
-                .for_each(|(added, pair)| *added = is_added(pair));
-            for (byte_index, flags) in added.as_chunks::<8>().0.iter().enumerate() {
-                // The product moves the bit of each byte to its position in the highest byte.
-                let byte = u64::from_le_bytes(flags.map(u8::from))
-                    .wrapping_mul(0x0102_0408_1020_4080)
-                    >> 56;
-                *word |= byte << (8 * byte_index);
+            if is_one_threshold {
+                *word |= as_bits(|position| values[position] >= threshold_all);
+            } else {
+                *word |= as_bits(|position| is_added(values[position], eligible[position]));
             }
         }
-        for (bit, pair) in rest.iter().zip(rest_eligible).enumerate() {
-            bits[values.len()] |= u64::from(is_added(pair)) << bit;
+        for (bit, (value, eligible)) in rest.iter().zip(rest_eligible).enumerate() {
+            bits[values.len()] |= u64::from(is_added(*value, *eligible)) << bit;
         }
     }
+}
+
+/// Returns the flags of 64 positions as bits.
+#[inline(always)]
+fn as_bits(flag: impl Fn(usize) -> bool) -> u64 {
+    let mut flags = [false; 64];
+    for (position, is_set) in flags.iter_mut().enumerate() {
+        *is_set = flag(position);
+    }
+    let mut bits = 0;
+    for (byte_index, flags) in flags.as_chunks::<8>().0.iter().enumerate() {
+        // The product moves the bit of each byte to its position in the highest byte.
+        let byte =
+            u64::from_le_bytes(flags.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        bits |= byte << (8 * byte_index);
+    }
+    bits
 }
 
 /// Returns the largest value of the eligible tools, or negative infinity if no tool is eligible.
@@ -487,7 +535,7 @@ mod tests {
         ) {
             let (scores, eligible): (Vec<f32>, Vec<bool>) =
                 values.iter().map(|&(s, e)| (f32::from(s), e)).unzip();
-            let members = set(scores.len(), |set| set.add_best(&scores, 0.0, &eligible, count));
+            let members = set(scores.len(), |set| set.add_best(std::iter::once((&*scores, 0.0)), &eligible, count));
             prop_assert!(members.iter().all(|&position| scores[position] > 0.0));
             for only_eligible in [false, true] {
                 let is_added = |&position: &usize| {
@@ -512,7 +560,9 @@ mod tests {
             .collect();
         for step in [1, 2, 10, 1_000] {
             let eligible: Vec<bool> = (0..tools).map(|position| position % step == 0).collect();
-            let members = set(tools, |set| set.add_best(&scores, 0.0, &eligible, 500));
+            let members = set(tools, |set| {
+                set.add_best(std::iter::once((&*scores, 0.0)), &eligible, 500)
+            });
             assert!(
                 (250..2_000).contains(&members.len()),
                 "{step}: {}",

@@ -216,9 +216,9 @@ impl Vectors {
             .rows()
             .into_iter()
             .filter(|row| row.iter().any(|&value| value != 0.0));
-        for estimates in sketch.estimates(rows) {
-            near.add_best(&estimates, f32::NEG_INFINITY, admitted, count);
-        }
+        let estimates = sketch.estimates(rows);
+        let lists = estimates.iter().map(|row| (&**row, f32::NEG_INFINITY));
+        near.add_best(lists, admitted, count);
         let query = Rows::from_vectors(query);
         let source_cosines = means.as_ref().map(|means| cosines_of_means(means, &query));
         if let (Some(sources), Some(scores)) = (sources, &source_cosines) {
@@ -243,7 +243,8 @@ impl Vectors {
     }
 
     fn compare(&self, near: Vec<ToolId>, query: &Rows, sources: Option<Vec<Vec<f32>>>) -> Cosines {
-        let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
+        let mut tools = Vec::with_capacity(query.len());
+        tools.resize_with(query.len(), || Vec::with_capacity(near.len()));
         for batch in near.chunks(ROWS_PER_BATCH) {
             let batch = batch.iter().map(|tool| (&self.rows, tool.index()));
             let rows = Rows::gather(batch).unwrap_or_default();

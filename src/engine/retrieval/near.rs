@@ -88,15 +88,14 @@ impl<'q> NearSearch<'q> {
                 tools.add(tool);
             }
         }
-        for signal in self
-            .keyword
-            .iter()
-            .chain(self.subquery_keyword.iter().flatten())
-        {
-            tools.add_best(&signal.scores, signal.floor, flags, PROMISING);
-            if let Some(sources) = &signal.sources {
-                sources.add_best(&mut tools);
-            }
+        let of_subqueries = self.subquery_keyword.iter().flatten();
+        let signals = self.keyword.iter().chain(of_subqueries);
+        let lists = signals
+            .clone()
+            .map(|signal| (&*signal.scores, signal.floor));
+        tools.add_best(lists, flags, PROMISING);
+        for sources in signals.filter_map(|signal| signal.sources.as_ref()) {
+            sources.add_best(&mut tools);
         }
         tools
     }
