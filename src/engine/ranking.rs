@@ -133,7 +133,7 @@ impl RequestRanking for FusedRanking<'_> {
     }
 
     fn reaching(&self, eligibility: &Eligibility, least: f32) -> Vec<Candidate> {
-        self.fused.scores.candidates(eligibility, least).collect()
+        self.fused.scores.candidates(eligibility, least)
     }
 
     fn candidate(&self, tool: ToolId) -> Candidate {

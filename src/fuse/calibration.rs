@@ -113,7 +113,7 @@ impl Calibration {
             answerable: 0.0,
             best,
         };
-        if let Some(best) = best.filter(|&best| scores.matched(best)) {
+        if let Some(best) = best.filter(|&best| scores.matched_value(best).is_some()) {
             calibration.estimate(scores, best, evidence);
         }
         calibration
@@ -186,10 +186,9 @@ impl Calibration {
 
     /// Returns the score of a tool: its probability, or 0 if no retriever matched.
     pub(super) fn score(&self, scores: &FusedScores, tool: ToolId) -> f32 {
-        if !scores.matched(tool) {
-            return 0.0;
-        }
-        self.probability(scores.value(tool))
+        scores
+            .matched_value(tool)
+            .map_or(0.0, |value| self.probability(value))
     }
 
     /// Returns the lowest value with which a tool reaches a probability: the inverse of

@@ -281,37 +281,58 @@ impl FusedScores {
             .map(|part| &part.signal)
     }
 
-    /// Returns `true` if any retriever matched the tool or its source.
-    pub(super) fn matched(&self, tool: ToolId) -> bool {
+    /// Returns the tool's fused value, or `None` if no retriever matched the tool or its source.
+    pub(super) fn matched_value(&self, tool: ToolId) -> Option<f32> {
+        match self.scored.position(tool) {
+            Some(position) => self.matches_at(position).then(|| self.values[position]),
+            // Tools without scores have the score 0.
+            None => {
+                let mut floors = self.parts.iter().map(|part| part.signal.floor);
+                floors.any(|floor| floor < 0.0).then_some(f32::NEG_INFINITY)
+            }
+        }
+    }
+
+    /// Returns `true` if any retriever matched the tool at a position or its source.
+    fn matches_at(&self, position: usize) -> bool {
         let weighted = self.method == Fusion::Weighted;
         self.parts.iter().any(|WeightedSignal { signal, .. }| {
-            let source_matches = signal
-                .source_score(tool)
-                .is_some_and(|score| score > signal.floor);
-            signal.score(tool) > signal.floor || weighted && source_matches
+            let source_matches = || {
+                let sources = signal.sources.as_ref();
+                sources.is_some_and(|sources| sources.score(position) > signal.floor)
+            };
+            signal.scores[position] > signal.floor || weighted && source_matches()
         })
     }
 
     /// Returns `true` if the tool has at least the value `min_value`, both with and without
     /// increases by priors. Habits may reorder tools, but are not evidence that a tool is needed.
     pub(crate) fn reaches(&self, tool: ToolId, min_value: f32) -> bool {
-        self.value(tool) >= min_value
-            && (self.gains.is_empty() || self.base_value(tool) >= min_value)
+        self.value(tool) >= min_value && self.base_reaches(tool, min_value)
+    }
+
+    /// Returns `true` if the tool, which reaches the value `min_value`, does so without increases
+    /// by priors.
+    fn base_reaches(&self, tool: ToolId, min_value: f32) -> bool {
+        self.gains.is_empty() || self.base_value(tool) >= min_value
     }
 
     /// Returns the eligible tools that any retriever matched and that reach the value `min_value`,
     /// in registration order.
-    pub(crate) fn candidates(
-        &self,
-        eligibility: &Eligibility,
-        min_value: f32,
-    ) -> impl Iterator<Item = Candidate> {
-        positions_reaching(&self.values, min_value)
-            .map(|position| Candidate {
-                tool: self.scored.tool(position),
-                score: self.values[position],
-            })
-            .filter(move |candidate| self.is_candidate(candidate.tool, eligibility, min_value))
+    pub(crate) fn candidates(&self, eligibility: &Eligibility, min_value: f32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        // Positions are many if nearly all tools reach the value, so they are not pulled one by one.
+        positions_reaching(&self.values, min_value).for_each(|position| {
+            let tool = self.scored.tool(position);
+            if eligibility.admits(tool)
+                && self.base_reaches(tool, min_value)
+                && self.matches_at(position)
+            {
+                let score = self.values[position];
+                candidates.push(Candidate { tool, score });
+            }
+        });
+        candidates
     }
 
     /// Returns the best `count` of [`candidates`](Self::candidates), in order.
@@ -321,8 +342,12 @@ impl FusedScores {
         min_value: f32,
         count: usize,
     ) -> Ranking {
-        let is_candidate =
-            |candidate: &Candidate| self.is_candidate(candidate.tool, eligibility, min_value);
+        let is_candidate = |candidate: &Candidate| {
+            let tool = candidate.tool;
+            eligibility.admits(tool)
+                && self.base_reaches(tool, min_value)
+                && self.matched_value(tool).is_some()
+        };
         let mut best = self.top_tools(&self.scored.select(eligibility.flags()), count);
         let reaching = best.partition_point(|candidate| candidate.score >= min_value);
         let has_all = best.len() < count || reaching < best.len();
@@ -335,11 +360,7 @@ impl FusedScores {
             return best;
         }
         // A tool that is not a candidate took the place of another one.
-        top_k(self.candidates(eligibility, min_value), count)
-    }
-
-    fn is_candidate(&self, tool: ToolId, eligibility: &Eligibility, min_value: f32) -> bool {
-        eligibility.admits(tool) && self.reaches(tool, min_value) && self.matched(tool)
+        top_k(self.candidates(eligibility, min_value).into_iter(), count)
     }
 }
 

@@ -104,7 +104,7 @@ proptest! {
         let min_value = min_value.unwrap_or(f32::NEG_INFINITY);
         let all = fused.scores.candidates(&eligibility, min_value);
         let best = fused.scores.best_candidates(&eligibility, min_value, count);
-        prop_assert_eq!(best, top_k(all, count));
+        prop_assert_eq!(best, top_k(all.into_iter(), count));
     }
 
     #[test]
