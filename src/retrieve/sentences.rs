@@ -4,6 +4,8 @@
 //! summed one after the other. So a posting changes two sums at most, and a request of one sentence
 //! needs one sum.
 
+use pulp::{Arch, NullaryFnOnce};
+
 use super::query_term::QueryTerm;
 
 /// Scores `documents` documents by the terms of a request with `sentences` sentences. The score is
@@ -42,15 +44,57 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
                     .for_each(|(document, contribution)| sentence_sum[document] += contribution);
             }
         }
-        for (best, sentence_sum) in best.iter_mut().zip(&mut sentence_sum) {
-            *best = best.max(std::mem::take(sentence_sum));
+        Arch::new().dispatch(KeepLarger {
+            best: &mut best,
+            sentence_sum: &mut sentence_sum,
+        });
+    }
+    Arch::new().dispatch(Midpoints {
+        total: &mut total,
+        best: &best,
+    });
+    total
+}
+
+/// The loop that keeps the larger sum of each document and clears the sums of the sentence. It is
+/// compiled for each set of vector instructions, and the processor selects the version. The same
+/// holds for [`Midpoints`].
+struct KeepLarger<'a> {
+    best: &'a mut [f32],
+    sentence_sum: &'a mut [f32],
+}
+
+impl NullaryFnOnce for KeepLarger<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (best, sentence_sum) in self.best.iter_mut().zip(self.sentence_sum) {
+            *best = if *sentence_sum > *best {
+                *sentence_sum
+            } else {
+                *best
+            };
+            *sentence_sum = 0.0;
         }
     }
-    total
-        .iter_mut()
-        .zip(best)
-        .for_each(|(total, best)| *total = f32::midpoint(*total, best));
-    total
+}
+
+/// The loop that computes the midpoint of the complete sum and the best sum of each document.
+struct Midpoints<'a> {
+    total: &'a mut [f32],
+    best: &'a [f32],
+}
+
+impl NullaryFnOnce for Midpoints<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (total, best) in self.total.iter_mut().zip(self.best) {
+            *total = f32::midpoint(*total, *best);
+        }
+    }
 }
 
 #[cfg(test)]
