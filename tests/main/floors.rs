@@ -13,7 +13,7 @@ static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
 /// and small talk.
 const SERVED: &str = "what is the weather in Oslo tomorrow";
 const UNSERVED: &str = "how high is mount everest";
-const UNLIKELY: &str = "price of gold";
+const UNLIKELY: &str = "price of bread";
 const SMALL_TALK: &str = "hi, how are you";
 
 fn always(names: &[&str]) -> PickOptions {

@@ -15,10 +15,10 @@ from static_ref import ENGLISH, NEITHER, OTHER, Vocabulary, elsewhere, is_run, w
 
 #: Pieces of a language; of all others `FEW`. The sum is what the model's size leaves room for.
 PIECES = {
-    "de": 2400, "fr": 2200, "es": 2300, "pt": 2100, "zh": 3300, "ja": 3100, "ko": 1600, "ru": 1400, "it": 1500, "nl": 1300,
-    "pl": 800, "tr": 1500, "id": 1200, "da": 900, "sv": 700, "vi": 450, "ar": 400,
+    "de": 2300, "fr": 2000, "es": 2100, "pt": 2000, "zh": 2900, "ja": 2800, "ko": 2200, "ru": 1200, "it": 2100, "nl": 1900,
+    "pl": 700, "tr": 2200, "id": 1800, "da": 900, "sv": 700, "vi": 450, "ar": 400,
 }  # fmt: skip
-FEW = 250
+FEW = 170
 #: Languages of CLDR's concepts; other languages have too little else here to be found by.
 CONCEPTS = "de fr es pt zh ja it nl ko ru pl tr sv da no fi cs uk el hu ro id vi ar he hi th".split()
 #: How often a word of each kind of text counts for the vocabulary, and the share of the kind in training.
@@ -27,7 +27,7 @@ KINDS = {
     "picture": (1, 0.03), "real": (4, 0.06),
 }  # fmt: skip
 LANGUAGES = {"pt-br": "pt", "zh-cn": "zh", "zh-hk": "zh-tw", "nb": "no", "sr-latn": "sr"}
-STEPS, RATE, DROP, TAU, BATCH = 1500, 0.01, 0.15, 0.07, 512
+STEPS, RATE, DROP, TAU, BATCH = 4000, 0.01, 0.15, 0.07, 512
 #: English texts that are this near are no negatives of each other.
 ALIKE = 0.85
 #: So many times more frequent, relative to all words, is a word of another language; and from so many on a word is seen in English.
