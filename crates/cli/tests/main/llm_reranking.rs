@@ -15,7 +15,7 @@ fn says(text: &str) -> Value {
 fn pick_rerank_llm_uses_the_key_and_reports() {
     let server = TestServer::new(|_, asked| {
         Reply::Json(says(&scores(asked, |name| {
-            if name == "send_direct_message" { 10 } else { 1 }
+            if name == "create_event" { 10 } else { 1 }
         })))
     });
     let run = |arguments: &[&str]| {
@@ -45,7 +45,7 @@ fn pick_rerank_llm_uses_the_key_and_reports() {
         stdout(&output)
     };
     let text = run(&[]);
-    assert!(text.starts_with(" 1. chat/send_direct_message"), "{text}");
+    assert!(text.starts_with(" 1. calendar/create_event"), "{text}");
     assert!(
         text.contains("reranked from place ") && text.contains(" by llm:m-1"),
         "{text}"

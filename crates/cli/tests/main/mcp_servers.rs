@@ -494,7 +494,7 @@ fn real_mcp_servers_give_tools_and_sensible_picks() {
             "make a new folder called reports",
             "filesystem/create_directory",
         ),
-        ("rename draft.txt to final.txt", "filesystem/move_file"),
+        ("rename my draft to final", "filesystem/move_file"),
         ("find all files that end in .md", "filesystem/search_files"),
         ("what time is it in Tokyo", "time/get_current_time"),
         (
