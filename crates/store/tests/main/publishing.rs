@@ -1,6 +1,6 @@
 //! Publications: a shared engine has the picks, scores and reasons of a local engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -220,6 +220,7 @@ fn examples_rank_like_locally_and_are_embedded_once() {
         };
         SharedEngine::open(store(&server.url(), "acme"), options).expect("it opens")
     };
+    let tags: BTreeSet<String> = tools.iter().flat_map(|tool| tool.tags.clone()).collect();
     let compare = |shared: &SharedEngine| {
         for request in [
             "wake me up for the early train",
@@ -231,8 +232,8 @@ fn examples_rank_like_locally_and_are_embedded_once() {
             let selection = pick(shared, request, &several());
             let embedded = model.1.load(Ordering::Relaxed) - before;
             assert!(
-                embedded <= 4,
-                "only the request and its parts are embedded: {embedded}"
+                embedded <= 4 + tags.len(),
+                "only the request, its parts and tags are embedded: {embedded}"
             );
             assert_eq!(
                 describe_picks(&selection),
