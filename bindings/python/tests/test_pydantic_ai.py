@@ -62,11 +62,11 @@ def test_agent_calls_the_right_tool(provider: Provider) -> None:
 def test_tool_list_only_grows(provider: Provider) -> None:
     agent = make_agent(provider, toolset([]), k=K)
     before = agent.run_sync(["Look at this:", MONEY]).all_messages()
-    agent.run_sync("Thanks. Now reserve a table for four", message_history=before)
+    agent.run_sync("Thanks. Now set an alarm for seven", message_history=before)
     agent.run_sync("Where is my parcel?")
     first, second, other = provider.sent
     assert second[: len(first)] == first and len(first) < len(second) <= 2 * K
-    assert "convert_currency" in first and "book_table" in second
+    assert "convert_currency" in first and "set_alarm" in second
     assert "track_parcel" in other and len(other) <= K, "another conversation starts afresh"
 
 
