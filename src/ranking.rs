@@ -561,7 +561,7 @@ mod tests {
         for step in [1, 2, 10, 1_000] {
             let eligible: Vec<bool> = (0..tools).map(|position| position % step == 0).collect();
             let members = set(tools, |set| {
-                set.add_best(std::iter::once((&*scores, 0.0)), &eligible, 500)
+                set.add_best(std::iter::once((&*scores, 0.0)), &eligible, 500);
             });
             assert!(
                 (250..2_000).contains(&members.len()),

@@ -157,12 +157,7 @@ impl Embedder for CountingEmbedder {
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
-        // Tags have one or two words. A pick from a store embeds those of its candidates.
-        let sentences = texts
-            .iter()
-            .filter(|text| text.split(' ').count() > 2)
-            .count();
-        self.1.fetch_add(sentences, Ordering::Relaxed);
+        self.1.fetch_add(texts.len(), Ordering::Relaxed);
         self.0.embed(role, texts, progress)
     }
 }
@@ -184,6 +179,8 @@ fn examples_rank_like_locally_and_are_embedded_once() {
         "the",
     ];
     for tool in &mut tools {
+        // A store does not search the vectors of tags.
+        tool.tags.clear();
         tool.examples = match &*tool.name {
             "set_alarm" => alarm_examples
                 .iter()
