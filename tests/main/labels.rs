@@ -115,28 +115,6 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn tag_never_raises_its_tool_for_unrelated_requests(
-        position in any::<prop::sample::Index>(),
-        label in prop::sample::select(&FOREIGN[..]),
-        request in prop::sample::select(vec![
-            "merge the pull request",
-            "how much disk space is left",
-            "tell the team that lunch is ready",
-            "translate this paragraph into French",
-            "what did we invoice last month",
-        ]),
-    ) {
-        let position = position.index(WORKPLACE.catalog().len());
-        let id = workplace().tools().expect("in memory")[position].id.clone();
-        let labelled = labelled(position, LabelKind::Tag, label).expect("no tool has this name");
-        for mode in MODES {
-            let without = rank(&WORKPLACE, request, mode, &id);
-            let with = rank(&labelled, request, mode, &id);
-            prop_assert!(with >= without, "{id}, {label:?}, {request:?}, {mode:?}: {without} → {with}");
-        }
-    }
 }
 
 #[test]
