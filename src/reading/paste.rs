@@ -163,7 +163,7 @@ impl<'t> Layout<'t> {
         self.text[self.lines[number].clone()].trim()
     }
 
-    /// Returns the positions of the lines outside of fences; of all lines if there are none.
+    /// Returns the positions of the lines outside of fences, or of all lines if every line is fenced.
     fn outside_fences(&self) -> Vec<usize> {
         let mut positions: Vec<usize> = (0..self.read.len()).collect();
         retain_if_any(&mut positions, |&position| {

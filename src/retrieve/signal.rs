@@ -30,9 +30,9 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Makes a signal of the cosine similarities of tools to the unit vectors of a request, which
-    /// tags raise. The first vector is the complete text. Its sentences follow if there
-    /// are several.
+    /// Makes a signal of the cosine similarities of tools to the unit vectors of a request. Similar
+    /// tags raise them. The first vector is the complete text. Its sentences follow if there are
+    /// several.
     pub(crate) fn cosines(
         Cosines {
             scored,

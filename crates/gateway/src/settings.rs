@@ -60,7 +60,7 @@ pub struct Settings {
     /// `true` if equal tools of several servers are shown as one tool with a parameter for the
     /// server.
     pub merge_accounts: bool,
-    /// The sample requests in the program by which tools are ranked, too; none by default.
+    /// The built-in sample requests that count in ranking. `None` by default.
     pub examples: Option<BuiltInExamples>,
     /// The trust in definitions that were not approved.
     pub trust: Trust,

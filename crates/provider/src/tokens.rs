@@ -73,9 +73,9 @@ impl Tokenizer {
     /// Counts the tokens of a list of JSON values as compact JSON. The counts of recent values are
     /// cached.
     ///
-    /// The text is cut after `{"` where a letter follows. No token crosses such a cut: both
-    /// tokenizers keep a run of punctuation together, and begin another part at the letter. So
-    /// the counts of the parts add up to that of the complete text.
+    /// The text is cut after each `{"` that begins a value, if a letter follows. No token crosses
+    /// such a cut: both tokenizers keep a run of punctuation together, and begin another part at
+    /// the letter. So the counts of the parts add up to the count of the complete text.
     pub(crate) fn count_list(self, values: &[Value]) -> usize {
         let (mut text, mut starts) = (String::from("["), vec![0]);
         for (index, value) in values.iter().enumerate() {

@@ -71,8 +71,8 @@ impl<'q> NearSearch<'q> {
     }
 
     /// Returns the tools whose vectors are always compared: those with the best keyword scores,
-    /// those with the most similar tags, those of sources with the best scores,
-    /// mentioned tools, and tools that the caller includes.
+    /// those with the most similar tags, those of sources with the best scores, mentioned tools, and
+    /// tools that the caller includes.
     fn promising_tools(&self, request: &ResolvedRequest<'_>) -> ToolSet {
         let mut tools = ToolSet::new(self.index.catalog.len());
         for tool in request.named.mandatory() {
